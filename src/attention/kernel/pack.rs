@@ -1,0 +1,190 @@
+//! Packed operands: rows of a matrix regrouped into the panels the micro-kernels read.
+//!
+//! A panel holds `width` rows of the source, depth index first: element (j, h) of panel p is row
+//! p·width + j of the source, component h, and sits at `(p·depth + h)·width + j`. A micro-kernel
+//! then reads both operands strictly forwards. The last panel is padded with zero rows.
+
+use super::{Element, InstructionSet, portable};
+
+/// Alignment of a panel in bytes: one cache line, one AVX-512 register.
+const ALIGNMENT: usize = 64;
+
+/// Depth indices moved at a time while packing: 64 lines of a panel stay in the L1 cache.
+const PACKING_DEPTH: usize = 64;
+
+/// A reusable buffer whose first element sits on a 64-byte boundary.
+///
+/// Alignment here is for speed alone: no kernel relies on it for soundness.
+#[derive(Debug, Default)]
+struct AlignedBuffer<T> {
+    storage: Vec<T>,
+    offset: usize,
+    length: usize,
+}
+
+impl<T: Element> AlignedBuffer<T> {
+    /// Makes the buffer `length` elements long; what they hold afterwards is unspecified.
+    fn resize(&mut self, length: usize) {
+        let spare = ALIGNMENT / size_of::<T>();
+        let needed = length.checked_add(spare).expect("panel size overflows");
+        if self.storage.len() < needed {
+            self.storage = vec![T::default(); needed];
+        }
+        self.offset = self.storage.as_ptr().align_offset(ALIGNMENT).min(spare);
+        self.length = length;
+    }
+
+    fn as_slice(&self) -> &[T] {
+        &self.storage[self.offset..self.offset + self.length]
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        &mut self.storage[self.offset..self.offset + self.length]
+    }
+}
+
+/// The rows of one matrix, packed. Kept private so that keys and queries cannot be exchanged.
+#[derive(Debug)]
+pub(super) struct Panels<T> {
+    buffer: AlignedBuffer<T>,
+    instruction_set: InstructionSet,
+    width: usize,
+    rows: usize,
+    depth: usize,
+}
+
+impl<T: Element> Panels<T> {
+    fn new(instruction_set: InstructionSet, width: usize) -> Self {
+        assert!(instruction_set.is_available(), "this machine has no {instruction_set} instructions");
+        let buffer = AlignedBuffer { storage: Vec::new(), offset: 0, length: 0 };
+        Self { buffer, instruction_set, width, rows: 0, depth: 0 }
+    }
+
+    fn repack(&mut self, source: &[T], rows: usize, depth: usize) {
+        assert!(rows > 0 && depth > 0, "a matrix of {rows} x {depth} has no logits");
+        assert_eq!(
+            Some(source.len()),
+            rows.checked_mul(depth),
+            "a matrix of {rows} x {depth} needs rows * depth elements"
+        );
+        (self.rows, self.depth) = (rows, depth);
+        let panel_length = self.width.checked_mul(depth).expect("panel size overflows");
+        let total = panel_length.checked_mul(rows.div_ceil(self.width)).expect("panel size overflows");
+        self.buffer.resize(total);
+        let panels = self.buffer.as_mut_slice().chunks_exact_mut(panel_length);
+        for (panel, rows) in panels.zip(source.chunks(panel_length)) {
+            fill_panel(panel, rows, self.width, depth);
+        }
+    }
+
+    /// Panels `first..last`, one after the other, without a gap.
+    pub(super) fn span(&self, first: usize, last: usize) -> &[T] {
+        let length = self.width * self.depth;
+        &self.buffer.as_slice()[first * length..last * length]
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+}
+
+/// Transposes up to `width` rows of `depth` components into one panel and zeroes the padding.
+fn fill_panel<T: Element>(panel: &mut [T], source: &[T], width: usize, depth: usize) {
+    let rows = source.len() / depth;
+    for start in (0..depth).step_by(PACKING_DEPTH) {
+        let end = depth.min(start + PACKING_DEPTH);
+        let part = &mut panel[start * width..end * width];
+        let mut first = 0;
+        while first + 4 <= rows {
+            let row = |j| &source[(first + j) * depth + start..(first + j) * depth + end];
+            T::transpose_rows([row(0), row(1), row(2), row(3)], part, width, first);
+            first += 4;
+        }
+        for column in first..rows {
+            let row = &source[column * depth + start..column * depth + end];
+            portable::transpose_rows([row], part, width, column);
+        }
+        if rows < width {
+            for line in part.chunks_exact_mut(width) {
+                line[rows..].fill(T::default());
+            }
+        }
+    }
+}
+
+macro_rules! packed_operand {
+    ($(#[$documentation:meta])* $name:ident, $width:ident, $what:literal) => {
+        $(#[$documentation])*
+        #[derive(Debug)]
+        pub struct $name<T>(pub(super) Panels<T>);
+
+        impl<T: Element> $name<T> {
+            #[doc = concat!("Packs ", $what, " (row-major, `rows` × `depth`) for one instruction set.")]
+            ///
+            /// # Panics
+            /// If the slice is not `rows * depth` long, if either is 0, or if this machine lacks
+            /// the instruction set.
+            pub fn new(
+                instruction_set: InstructionSet,
+                source: &[T],
+                rows: usize,
+                depth: usize,
+            ) -> Self {
+                let mut packed = Self::empty(instruction_set);
+                packed.repack(source, rows, depth);
+                packed
+            }
+
+            /// An operand without rows or memory, to be filled by [`Self::repack`].
+            ///
+            /// # Panics
+            /// If this machine lacks the instruction set.
+            pub fn empty(instruction_set: InstructionSet) -> Self {
+                let width = T::tile(instruction_set).$width;
+                Self(Panels::new(instruction_set, width))
+            }
+
+            /// Replaces the contents; memory is only asked for when the new matrix is larger.
+            ///
+            /// # Panics
+            /// If the slice is not `rows * depth` long or if either is 0.
+            pub fn repack(&mut self, source: &[T], rows: usize, depth: usize) {
+                self.0.repack(source, rows, depth);
+            }
+
+            /// The instruction set whose tiles the panels fit.
+            pub fn instruction_set(&self) -> InstructionSet {
+                self.0.instruction_set
+            }
+
+            #[doc = concat!("Number of ", $what, ".")]
+            pub fn rows(&self) -> usize {
+                self.0.rows
+            }
+
+            /// Components of each row, d_k.
+            pub fn depth(&self) -> usize {
+                self.0.depth
+            }
+
+            /// Bytes of memory held.
+            pub fn bytes(&self) -> usize {
+                self.0.buffer.storage.len() * size_of::<T>()
+            }
+        }
+    };
+}
+
+packed_operand! {
+    /// All keys K (m × d), packed once and shared by every block of queries.
+    ///
+    /// Memory: m rounded up to the panel width (8 to 32 rows) times d elements, and 64 bytes.
+    PackedKeys, columns, "keys"
+}
+
+packed_operand! {
+    /// A block of queries (n × d), packed; one of these per thread is reused from block to block.
+    ///
+    /// Memory: n rounded up to the tile height (4 to 14 rows) times d elements, and 64 bytes.
+    PackedQueries, rows, "queries"
+}

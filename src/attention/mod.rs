@@ -1,0 +1,11 @@
+//! The mathematics under test: pure functions on matrices, each argument's shape said; no randomness, clock or I/O.
+
+pub mod kernel;
+mod logits;
+mod precision;
+pub mod reference;
+mod scale;
+
+pub use logits::{Logits, ScaledDotProduct};
+pub use precision::Precision;
+pub use scale::Scale;

@@ -1,0 +1,110 @@
+//! The options that every simulating subcommand shares (raw text; checked in [`crate::commands::config`]).
+
+use clap::Args;
+
+/// Options of every simulating subcommand, as typed.
+#[derive(Debug, Clone, Args)]
+pub struct SharedArguments {
+    /// Key width d_k: a list `16,64,256` or a doubling range `16..1024`
+    #[arg(long, value_name = "LIST", default_value = "64", help_heading = "Sizes", allow_hyphen_values = true)]
+    pub dk: String,
+
+    /// Number of queries n (rows of Q): a list or a doubling range
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "LIST",
+        default_value = "512",
+        help_heading = "Sizes",
+        allow_hyphen_values = true
+    )]
+    pub queries: String,
+
+    /// Number of keys m (rows of K): a list or a doubling range [default: as many as queries]
+    #[arg(short = 'm', long, value_name = "LIST", help_heading = "Sizes", allow_hyphen_values = true)]
+    pub keys: Option<String>,
+
+    /// Number of independent trials, e.g. 1000 [default: planned from --detect, --false-alarm, --miss]
+    #[arg(long, value_name = "T", help_heading = "Error rates", allow_hyphen_values = true)]
+    pub trials: Option<String>,
+
+    /// Smallest relative deviation that must be seen, e.g. 1% or 0.01
+    #[arg(long, value_name = "PCT", default_value = "1%", help_heading = "Error rates", allow_hyphen_values = true)]
+    pub detect: String,
+
+    /// Probability that a correct implementation fails, over the WHOLE invocation, e.g. 1e-6
+    #[arg(long, value_name = "A", default_value = "1e-6", help_heading = "Error rates", allow_hyphen_values = true)]
+    pub false_alarm: String,
+
+    /// Probability that a deviation of --detect goes unseen, per row, e.g. 0.001
+    #[arg(long, value_name = "B", default_value = "1e-3", help_heading = "Error rates", allow_hyphen_values = true)]
+    pub miss: String,
+
+    /// Law of the entries, standardised: normal, uniform, rademacher, laplace, student-t:NU (NU > 4)
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "normal",
+        help_heading = "What is drawn",
+        allow_hyphen_values = true
+    )]
+    pub entries: String,
+
+    /// Mean of the entries of Q and K (dimensionless); not 0 leaves the derivation's assumption
+    #[arg(long, value_name = "X", default_value = "0", help_heading = "What is drawn", allow_hyphen_values = true)]
+    pub mean: String,
+
+    /// Standard deviation of the entries of Q and K (dimensionless); not 1 leaves the assumption
+    #[arg(long, value_name = "X", default_value = "1", help_heading = "What is drawn", allow_hyphen_values = true)]
+    pub sd: String,
+
+    /// Correlation between q and k of the same token, -1 to 1 (normal entries, n = m)
+    #[arg(long, value_name = "R", default_value = "0", help_heading = "What is drawn", allow_hyphen_values = true)]
+    pub correlation: String,
+
+    /// Factors on QKᵀ: none, inv-sqrt-dk, inv-dk, or a number; a list
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "none,inv-sqrt-dk",
+        help_heading = "What is run",
+        allow_hyphen_values = true
+    )]
+    pub scale: String,
+
+    /// Arithmetic: f64, f32, bf16, f16 (half types: rounded inputs and logits, f32 accumulation)
+    #[arg(long, value_name = "P", default_value = "f64", help_heading = "What is run", allow_hyphen_values = true)]
+    pub precision: String,
+
+    /// A number, or `random`; the seed used is in every output
+    #[arg(long, value_name = "S", default_value = "0", help_heading = "What is run", allow_hyphen_values = true)]
+    pub seed: String,
+
+    /// Threads; results do not depend on it, to the last bit [default: all cores]
+    #[arg(long, value_name = "N", help_heading = "What is run", allow_hyphen_values = true)]
+    pub threads: Option<String>,
+
+    /// Run only the trials of shard I of K (1-based) and write them to --per-trial, e.g. 2/8
+    #[arg(long, value_name = "I/K", help_heading = "What is run", allow_hyphen_values = true)]
+    pub shard: Option<String>,
+
+    /// Where the result goes, format by ending (.csv, .json, .md); `-` is stdout
+    #[arg(short, long, value_name = "FILE", default_value = "-", help_heading = "Output")]
+    pub output: String,
+
+    /// table, csv, json or markdown [default: by the ending of --output; table on a terminal, csv in a pipe]
+    #[arg(long, value_name = "F", help_heading = "Output", allow_hyphen_values = true)]
+    pub format: Option<String>,
+
+    /// One CSV row per trial with the raw statistics
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub per_trial: Option<String>,
+
+    /// A picture of the result, theory drawn beside measurement (.svg or .png)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub plot: Option<String>,
+
+    /// No progress bar, no notes; results and errors only
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+}

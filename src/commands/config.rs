@@ -1,0 +1,188 @@
+//! What is meant, from what was typed: a [`Config`] can only be built valid, and nobody checks again after it.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::parse;
+use crate::attention::{Precision, Scale};
+use crate::cli::shared::SharedArguments;
+use crate::experiment::{ErrorRates, InputLaw, LARGEST_TRIALS, Shard, Sizes};
+use crate::report::Format;
+
+/// A checked simulation: what to draw, what to run, how sure to be, where the result goes.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The parameter points of the sweep, in the order typed.
+    pub sizes: Vec<Sizes>,
+    /// Number of trials at every point; `None` plans it from the error rates.
+    pub trials: Option<u64>,
+    /// False-alarm rate of the whole invocation, miss rate and smallest deviation per row.
+    pub rates: ErrorRates,
+    /// Law of the entries of Q and K.
+    pub law: InputLaw,
+    /// Factors on QKᵀ.
+    pub scales: Vec<Scale>,
+    /// Arithmetic of the attention under test.
+    pub precision: Precision,
+    /// Seed of every draw.
+    pub seed: u64,
+    /// Threads; `None` is all cores.
+    pub threads: Option<usize>,
+    /// The part of the trials to run.
+    pub shard: Option<Shard>,
+    /// Where the rows go; `None` is stdout.
+    pub output: Option<PathBuf>,
+    /// How the rows are written.
+    pub format: Format,
+    /// Where one row per trial goes.
+    pub per_trial: Option<PathBuf>,
+    /// Where the picture goes.
+    pub plot: Option<PathBuf>,
+    /// No progress, no notes.
+    pub quiet: bool,
+}
+
+/// More threads than any machine has: a slip of the keyboard.
+const MOST_THREADS: u64 = 4096;
+/// A sweep with more points than this is a slip of the keyboard.
+const MOST_POINTS: usize = 100_000;
+
+impl Config {
+    /// Checks every option; an error names the option, the value and the rule.
+    pub fn new(typed: &SharedArguments) -> Result<Self> {
+        let law = entry_law(typed)?;
+        let sizes = sizes(typed)?;
+        if law.correlation != 0.0
+            && let Some(point) = sizes.iter().find(|point| point.queries != point.keys)
+        {
+            bail!(
+                "--correlation {}: needs as many keys as queries (q and k of the same token), not --queries {} --keys {}",
+                typed.correlation,
+                point.queries,
+                point.keys
+            );
+        }
+        let shard = typed.shard.as_deref().map(|text| option("--shard", text, parse::shard)).transpose()?;
+        if shard.is_some() && typed.per_trial.is_none() {
+            bail!(
+                "--shard {}: needs --per-trial FILE, the file that holds the shard",
+                typed.shard.as_deref().unwrap_or("")
+            );
+        }
+        let output = (typed.output != "-").then(|| PathBuf::from(&typed.output));
+        let config = Self {
+            sizes,
+            trials: (typed.trials.as_deref())
+                .map(|text| option("--trials", text, |text| parse::count(text, LARGEST_TRIALS)))
+                .transpose()?,
+            rates: ErrorRates {
+                false_alarm: option("--false-alarm", &typed.false_alarm, parse::error_rate)?,
+                miss: option("--miss", &typed.miss, parse::error_rate)?,
+                detect: option("--detect", &typed.detect, parse::relative)?,
+            },
+            law,
+            scales: option("--scale", &typed.scale, scales)?,
+            precision: option("--precision", &typed.precision, str::parse)?,
+            seed: option("--seed", &typed.seed, parse::seed)?,
+            threads: (typed.threads.as_deref())
+                .map(|text| option("--threads", text, |text| parse::count(text, MOST_THREADS)))
+                .transpose()?
+                .map(|threads| threads as usize),
+            shard: shard.map(|(index, of)| Shard { index, of }),
+            format: Format::choose(
+                typed.format.as_deref().map(str::parse).transpose()?,
+                output.as_deref(),
+                std::io::stdout().is_terminal(),
+            )?,
+            output,
+            per_trial: typed.per_trial.as_deref().map(PathBuf::from),
+            plot: typed.plot.as_deref().map(PathBuf::from),
+            quiet: typed.quiet,
+        };
+        config.refuse_one_file_for_two_results()?;
+        Ok(config)
+    }
+
+    /// Two results in one file would overwrite each other.
+    fn refuse_one_file_for_two_results(&self) -> Result<()> {
+        let named = [("--output", &self.output), ("--per-trial", &self.per_trial), ("--plot", &self.plot)];
+        for (i, (first, path)) in named.iter().enumerate() {
+            for (second, other) in &named[i + 1..] {
+                if path.is_some() && path == other && path.as_deref() != Some("/dev/null".as_ref()) {
+                    let path = path.as_deref().unwrap_or("".as_ref()).display();
+                    bail!("{second} {path}: is also the file of {first}; name two files");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads one option; an error is `--option value: rule`.
+fn option<T>(name: &str, text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T> {
+    read(text).map_err(|rule| anyhow!("{rule}")).with_context(|| format!("{name} {}", shown(text)))
+}
+
+/// A value as the error shows it: an empty one must still be seen.
+fn shown(text: &str) -> String {
+    if text.trim().is_empty() { format!("'{text}'") } else { text.to_string() }
+}
+
+/// The law of the entries of Q and K.
+fn entry_law(typed: &SharedArguments) -> Result<InputLaw> {
+    let entries = option("--entries", &typed.entries, parse::entries)?;
+    let mean = option("--mean", &typed.mean, parse::finite)?;
+    let sd = option("--sd", &typed.sd, |text| match parse::finite(text)? {
+        sd if sd > 0.0 => Ok(sd),
+        _ => Err("must be above 0".to_string()),
+    })?;
+    let correlation = option("--correlation", &typed.correlation, |text| match parse::finite(text)? {
+        correlation if correlation.abs() <= 1.0 => Ok(correlation),
+        _ => Err("must be between -1 and 1".to_string()),
+    })?;
+    if correlation != 0.0 && entries != crate::sampling::Entries::Normal {
+        bail!("--correlation {}: is defined for --entries normal only, not {}", typed.correlation, typed.entries);
+    }
+    // Fourth powers of logits must stay finite in f32: (d·(mean² + sd²))⁴ overflows long after this bound.
+    for (name, text, value) in [("--mean", &typed.mean, mean), ("--sd", &typed.sd, sd)] {
+        if value.abs() > 1e3 || (value != 0.0 && value.abs() < 1e-3) {
+            bail!("{name} {text}: must be between 0.001 and 1000 in size, so that fourth moments keep their digits");
+        }
+    }
+    Ok(InputLaw { entries, mean, sd, correlation })
+}
+
+/// Every combination of widths, queries and keys; keys follow queries where they are not given.
+fn sizes(typed: &SharedArguments) -> Result<Vec<Sizes>> {
+    let widths = option("--dk", &typed.dk, parse::sizes)?;
+    let queries = option("--queries", &typed.queries, parse::sizes)?;
+    let keys = typed.keys.as_deref().map(|text| option("--keys", text, parse::sizes)).transpose()?;
+    let mut points = Vec::new();
+    for &queries in &queries {
+        let keys = keys.clone().unwrap_or_else(|| vec![queries]);
+        for &keys in &keys {
+            points.extend(widths.iter().map(|&d_k| Sizes { d_k, queries, keys }));
+        }
+    }
+    if points.len() > MOST_POINTS {
+        bail!("--dk × --queries × --keys: {} combinations, at most {MOST_POINTS}", points.len());
+    }
+    Ok(points)
+}
+
+/// A list of scales without repeats.
+fn scales(text: &str) -> Result<Vec<Scale>, String> {
+    let mut scales: Vec<Scale> = Vec::new();
+    for part in text.split(',') {
+        let scale: Scale = part.trim().parse()?;
+        if scale == Scale::Number(0.0) {
+            return Err("a factor of 0 leaves no logits to measure".to_string());
+        }
+        if !scales.contains(&scale) {
+            scales.push(scale);
+        }
+    }
+    Ok(scales)
+}

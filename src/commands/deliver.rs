@@ -1,0 +1,108 @@
+//! Rows to where they were asked for, and the exit code that they mean.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::ExitStatus;
+use super::config::Config;
+use crate::report::json::Run;
+use crate::report::plot::PictureFormat;
+use crate::report::table::{Colour, Layout};
+use crate::report::{AtomicFile, Format, Row, Verdict, csv, json, markdown, plot, stdout, table};
+
+/// Columns of text of a table in a file.
+const FILE_WIDTH: usize = 100;
+
+/// Files opened before the run, so that an unwritable one is an error at once and not after an hour.
+pub struct Destinations {
+    output: Option<AtomicFile>,
+    plot: Option<AtomicFile>,
+    per_trial: Option<AtomicFile>,
+}
+
+impl Destinations {
+    /// Opens every file that `config` names; nothing has its name before [`Destinations::deliver`].
+    ///
+    /// # Errors
+    /// When a file cannot be written there.
+    pub fn open(config: &Config) -> Result<Self> {
+        let open = |name: &str, path: Option<&Path>| {
+            path.map(AtomicFile::create).transpose().with_context(|| name.to_string())
+        };
+        Ok(Self {
+            output: open("--output", config.output.as_deref())?,
+            plot: open("--plot", config.plot.as_deref())?,
+            per_trial: open("--per-trial", config.per_trial.as_deref())?,
+        })
+    }
+
+    /// The file of per-trial rows, if there is one.
+    pub fn per_trial(&mut self) -> Option<&mut AtomicFile> {
+        self.per_trial.as_mut()
+    }
+
+    /// Puts the per-trial file in its place and drops the others: what a shard leaves.
+    ///
+    /// # Errors
+    /// When the disk is full or the folder has changed.
+    pub fn deliver_per_trial(self) -> Result<()> {
+        self.per_trial.map(AtomicFile::commit).transpose().context("--per-trial")?;
+        Ok(())
+    }
+
+    /// Writes the rows and the picture, then gives every file its name.
+    ///
+    /// # Errors
+    /// When a file cannot be written; those not yet named are then not there.
+    pub fn deliver(mut self, command: &str, invocation: &str, config: &Config, rows: &[Row]) -> Result<()> {
+        let run = Run {
+            command: command.to_string(),
+            invocation: invocation.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            seed: Some(config.seed),
+        };
+        let render = |output: &mut dyn Write, terminal: bool| render(&run, rows, config, terminal, output);
+        if let Some(file) = &mut self.plot {
+            let path = config.plot.as_deref().context("a plot has a path")?;
+            plot::write(rows, PictureFormat::of_path(path)?, file).context("--plot")?;
+        }
+        if let Some(file) = &mut self.output {
+            render(file, false).context("--output")?;
+        }
+        for (name, file) in [("--plot", self.plot), ("--per-trial", self.per_trial), ("--output", self.output)] {
+            file.map(AtomicFile::commit).transpose().context(name)?;
+        }
+        if config.output.is_none() {
+            stdout::print(|output| render(output, true)).context("standard output")?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the rows in the format asked for.
+fn render(run: &Run, rows: &[Row], config: &Config, terminal: bool, output: &mut dyn Write) -> io::Result<()> {
+    let rate = Some(config.rates.false_alarm);
+    match config.format {
+        Format::Csv => csv::write(rows, output),
+        Format::Json => json::write(run, rows, output),
+        Format::Markdown => markdown::write(rows, rate, output),
+        Format::Table if terminal => table::write(rows, &Layout::of_stdout(rate), output),
+        Format::Table => {
+            table::write(rows, &Layout { width: FILE_WIDTH, colour: Colour::Plain, false_alarm: rate }, output)
+        }
+    }
+}
+
+/// The exit code that the verdicts mean.
+pub fn exit_status(rows: &[Row]) -> ExitStatus {
+    let any = |verdict: Verdict| rows.iter().any(|row| row.verdict == verdict);
+    if any(Verdict::Rejected) {
+        ExitStatus::Rejected
+    } else if any(Verdict::Undecided) {
+        ExitStatus::Undecided
+    } else {
+        ExitStatus::Upheld
+    }
+}

@@ -1,0 +1,19 @@
+//! One file per subcommand: arguments → checked configuration → experiment → report. No mathematics here.
+
+pub mod config;
+pub mod deliver;
+mod parse;
+mod simulate;
+pub mod variance;
+
+/// What the process tells its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitStatus {
+    /// Every claim upheld (or the shard written).
+    Upheld = 0,
+    /// A claim is rejected.
+    Rejected = 1,
+    /// Nothing rejected, but too few trials to see a deviation of `--detect`.
+    Undecided = 3,
+}

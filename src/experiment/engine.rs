@@ -1,0 +1,97 @@
+//! Trials on all cores, folded in trial order.
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+use anyhow::Result;
+use rayon::prelude::*;
+
+use super::progress::Progress;
+use super::{Claim, Inside, Sizes};
+use crate::sampling::{TrialStream, parameter_point};
+use crate::statistics::ColumnMoments;
+
+/// What one trial of one parameter point measures, and what theory expects of it.
+pub trait Experiment: Sync {
+    /// Buffers that a trial reuses; fresh memory is dear.
+    type Workspace: Default + Send;
+
+    /// The sizes of this parameter point.
+    fn sizes(&self) -> Sizes;
+
+    /// A number that names the parameter point's draws, the same alone and in a sweep.
+    fn point(&self) -> u64 {
+        let Sizes { d_k, queries, keys } = self.sizes();
+        parameter_point(&[d_k as u64, queries as u64, keys as u64])
+    }
+
+    /// Names of what one trial measures, in order: the columns of the per-trial file.
+    fn measures(&self) -> Vec<String>;
+
+    /// Measures one independent draw: one value for each name; not finite where a value does not exist.
+    fn trial(&self, stream: &TrialStream, inside: Inside, workspace: &mut Self::Workspace) -> Vec<f64>;
+
+    /// What theory says of the measures.
+    fn claims(&self) -> Vec<Claim>;
+
+    /// Floating-point operations of one trial, roughly.
+    fn operations(&self) -> f64;
+
+    /// Bytes that one running trial holds, roughly.
+    fn bytes(&self) -> f64;
+}
+
+/// A trial with at least this many operations is spread over all threads; smaller ones run one per thread.
+const LARGE_TRIAL: f64 = 5e8;
+/// Trials per round at most: their values are held until they are folded.
+const LONGEST_ROUND: u64 = 1024;
+/// Operations per round, roughly: the progress bar moves once a round.
+const OPERATIONS_PER_ROUND: f64 = 5e9;
+
+/// Whether one trial of `experiment` is worth all threads.
+pub fn is_large<E: Experiment>(experiment: &E) -> bool {
+    experiment.operations() >= LARGE_TRIAL
+}
+
+/// Runs `trials` of `experiment` and folds them in trial order, so that neither threads nor rounds change a bit.
+///
+/// `each` sees every trial's values in order (for the per-trial file); its error stops the run.
+///
+/// # Errors
+/// Whatever `each` returns.
+pub fn run<E: Experiment>(
+    experiment: &E,
+    seed: u64,
+    trials: Range<u64>,
+    progress: &Progress,
+    mut each: impl FnMut(u64, &[f64]) -> Result<()>,
+) -> Result<ColumnMoments> {
+    let mut columns = ColumnMoments::new(experiment.measures().len());
+    let workspaces = Mutex::new(Vec::new());
+    let inside = if is_large(experiment) { Inside::Parallel } else { Inside::Sequential };
+    let round = ((OPERATIONS_PER_ROUND / experiment.operations()) as u64).clamp(1, LONGEST_ROUND);
+    let point = experiment.point();
+    let one = |trial: u64| {
+        let stream = TrialStream::new(seed, point, trial as u32);
+        let mut workspace: E::Workspace =
+            workspaces.lock().expect("no trial panics while it holds the lock").pop().unwrap_or_default();
+        let values = experiment.trial(&stream, inside, &mut workspace);
+        workspaces.lock().expect("no trial panics while it holds the lock").push(workspace);
+        values
+    };
+    let mut start = trials.start;
+    while start < trials.end {
+        let end = (start + round).min(trials.end);
+        let values: Vec<Vec<f64>> = match inside {
+            Inside::Sequential => (start..end).into_par_iter().map(one).collect(),
+            Inside::Parallel => (start..end).map(one).collect(),
+        };
+        for (trial, values) in (start..end).zip(&values) {
+            columns.push(values);
+            each(trial, values)?;
+        }
+        progress.advance((end - start) as f64 * experiment.operations());
+        start = end;
+    }
+    Ok(columns)
+}

@@ -1,0 +1,124 @@
+//! Pictures of results, as SVG or PNG, theory drawn beside measurement.
+//!
+//! A sweep over d_k is drawn as variance against d_k (`plot/sweep.rs`), anything else as one line per claim
+//! (`plot/claims.rs`). Both are lists of shapes first, so that one picture has the same form in both file types (`plot/picture.rs`).
+
+mod axis;
+mod claims;
+mod picture;
+mod sweep;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::file::AtomicFile;
+use super::row::Row;
+
+/// The file types of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureFormat {
+    /// Vector graphics; text stays text.
+    Svg,
+    /// Pixels, two for each unit of length, so that it stays sharp on dense displays.
+    Png,
+}
+
+impl PictureFormat {
+    /// The type by the ending of the file, .svg or .png in any case.
+    ///
+    /// # Errors
+    /// Another ending; the text names flag, value and rule.
+    pub fn of_path(path: &Path) -> io::Result<Self> {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match ending.to_ascii_lowercase().as_str() {
+            "svg" => Ok(Self::Svg),
+            "png" => Ok(Self::Png),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("--plot '{}': the ending must be .svg or .png", path.display()),
+            )),
+        }
+    }
+}
+
+/// Draws rows into `path`, whole or not at all. To know before a long run that the path is good, use [`PictureFormat::of_path`],
+/// [`AtomicFile::create`] and, at the end, [`write()`].
+///
+/// # Errors
+/// The ending is unknown, there is nothing to draw, or the file cannot be written.
+pub fn save(rows: &[Row], path: &Path) -> io::Result<()> {
+    let format = PictureFormat::of_path(path)?;
+    AtomicFile::write_whole(path, |file| write(rows, format, file))
+}
+
+/// Draws rows and writes the picture.
+///
+/// # Errors
+/// There is nothing to draw (no sweep of `logit_variance`, and no row with a claim), or `output` fails.
+pub fn write(rows: &[Row], format: PictureFormat, mut output: impl Write) -> io::Result<()> {
+    let picture = sweep::draw(rows).or_else(|| claims::draw(rows)).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "--plot: no row has a theory value to be drawn beside")
+    })?;
+    match format {
+        PictureFormat::Svg => output.write_all(picture.to_svg()?.as_bytes())?,
+        PictureFormat::Png => output.write_all(&picture.to_png()?)?,
+    }
+    output.flush()
+}
+
+/// Colours that stay apart for the colour-blind (Okabe and Ito 2008, "Color Universal Design").
+mod palette {
+    use plotters::style::RGBColor;
+
+    pub const BLUE: RGBColor = RGBColor(0, 114, 178);
+    pub const VERMILLION: RGBColor = RGBColor(213, 94, 0);
+    pub const GREEN: RGBColor = RGBColor(0, 158, 115);
+    pub const PURPLE: RGBColor = RGBColor(204, 121, 167);
+    pub const ORANGE: RGBColor = RGBColor(230, 159, 0);
+    pub const SKY: RGBColor = RGBColor(86, 180, 233);
+    pub const SERIES: [RGBColor; 6] = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY];
+    pub const INK: RGBColor = RGBColor(34, 34, 34);
+    pub const FAINT: RGBColor = RGBColor(102, 102, 102);
+    pub const GRID: RGBColor = RGBColor(222, 222, 222);
+    pub const BAND: RGBColor = RGBColor(226, 240, 250);
+}
+
+/// The scale in the words of a legend.
+fn scale_words(row: &Row) -> Option<String> {
+    row.scale.as_deref().map(|scale| match scale {
+        "none" => "no scale".to_owned(),
+        "inv-sqrt-dk" => "scale 1/√d_k".to_owned(),
+        "inv-dk" => "scale 1/d_k".to_owned(),
+        number => format!("scale {number}"),
+    })
+}
+
+/// The line under a title: what is the same in all rows.
+fn conditions(rows: &[&Row]) -> String {
+    let mut parts = Vec::new();
+    let mut add = |text: &dyn Fn(&Row) -> Option<String>| {
+        let mut values = rows.iter().filter_map(|row| text(row));
+        if let Some(first) = values.next()
+            && values.all(|other| other == first)
+        {
+            parts.push(first);
+        }
+    };
+    add(&|row| row.d_k.map(|value| format!("d_k = {value}")));
+    add(&|row| match (row.n_queries, row.n_keys) {
+        (Some(n), Some(m)) if n == m => Some(format!("n = m = {n}")),
+        (Some(n), Some(m)) => Some(format!("n = {n} · m = {m}")),
+        _ => None,
+    });
+    add(&|row| row.mask.as_ref().map(|mask| format!("mask {mask}")));
+    add(&|row| row.entries.as_ref().map(|entries| format!("{entries} entries")));
+    add(&|row| row.precision.clone());
+    add(&|row| row.trials.map(|trials| format!("{trials} trial{}", if trials == 1 { "" } else { "s" })));
+    add(&|row| row.seed.map(|seed| format!("seed {seed}")));
+    add(&|row| Some(format!("attn {}", row.version)));
+    parts.join(" · ")
+}
+
+#[cfg(test)]
+#[path = "plot_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! From values to places in the picture, and where the ticks stand.
+
+/// A linear map from `low..high` to `start..end` (units of the picture).
+#[derive(Clone, Copy, Debug)]
+pub struct Axis {
+    pub low: f64,
+    pub high: f64,
+    pub start: f64,
+    pub end: f64,
+}
+
+impl Axis {
+    /// The place of a value.
+    pub fn at(&self, value: f64) -> f64 {
+        self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+    }
+
+    /// The place of a value, held inside the axis.
+    pub fn clamped(&self, value: f64) -> f64 {
+        self.at(value.clamp(self.low, self.high))
+    }
+}
+
+/// Round values (1, 2 or 5 times a power of ten apart) inside `low..=high`, about `count` of them.
+pub fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
+    let rough = (high - low) / count.max(1) as f64;
+    if !(rough.is_finite() && rough > 0.0) {
+        return Vec::new();
+    }
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .map(|factor| factor * power)
+        .into_iter()
+        .find(|step| *step >= rough * 0.999)
+        .unwrap_or(10.0 * power);
+    let (first, last) = ((low / step - 1e-9).ceil() as i64, (high / step + 1e-9).floor() as i64);
+    (first..=last).map(|index| index as f64 * step).collect()
+}
+
+/// Powers of ten inside `low..=high` (both positive), with 2 and 5 times them where that gives fewer than three; at most about nine.
+pub fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let inside = |value: &f64| (low * 0.999_999..=high * 1.000_001).contains(value);
+    let every = ((last - first) / 9 + 1) as usize;
+    let decades: Vec<f64> = (first..=last).step_by(every).map(|power| 10f64.powi(power)).filter(inside).collect();
+    if decades.len() >= 3 {
+        return decades;
+    }
+    (first..=last).flat_map(|power| [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(power))).filter(inside).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_maps_its_ends_to_the_ends_and_holds_what_lies_outside() {
+        let axis = Axis { low: -1.0, high: 3.0, start: 100.0, end: 20.0 };
+        assert_eq!((axis.at(-1.0), axis.at(3.0), axis.at(1.0)), (100.0, 20.0, 60.0));
+        assert_eq!((axis.clamped(7.0), axis.clamped(-7.0)), (20.0, 100.0));
+    }
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        assert_eq!(linear_ticks(-2.3, 2.3, 5), [-2.0, -1.0, 0.0, 1.0, 2.0]);
+        assert_eq!(linear_ticks(0.0, 1.0, 2), [0.0, 0.5, 1.0]);
+        assert!(linear_ticks(1.0, 1.0, 5).is_empty());
+        assert_eq!(log_ticks(0.5, 2000.0), [1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!(log_ticks(3.0, 70.0), [5.0, 10.0, 20.0, 50.0]);
+        assert!(log_ticks(1e-30, 1e30).len() <= 11);
+    }
+}

@@ -1,0 +1,137 @@
+//! One line per claim: how far it is from theory, in units of the smallest deviation the run could detect.
+
+use super::axis::{Axis, linear_ticks};
+use super::palette::{BAND, BLUE, FAINT, GREEN, GRID, INK, ORANGE, VERMILLION};
+use super::picture::{Anchor, Marker, Picture};
+use super::{conditions, scale_words};
+use crate::report::number::{significant, trimmed};
+use crate::report::row::{Row, Verdict};
+
+const WIDTH: u32 = 800;
+const LEFT: f64 = 236.0;
+const RIGHT: f64 = 680.0;
+const TOP: f64 = 66.0;
+const STEP: f64 = 26.0;
+/// Deviations beyond this many detectable ones are drawn at the edge, with their value.
+const LARGEST: f64 = 4.0;
+
+/// More claims than this make a picture nobody reads, and a PNG of hundreds of megabytes in memory.
+const MOST: usize = 60;
+
+/// A claim in units of its smallest detectable deviation.
+struct Claim<'a> {
+    row: &'a Row,
+    deviation: f64,
+    interval: Option<(f64, f64)>,
+}
+
+/// The picture of all claims, or nothing if no row has a deviation and a smallest detectable one.
+pub fn draw(rows: &[Row]) -> Option<Picture> {
+    let found: Vec<Claim> = rows.iter().filter_map(claim).collect();
+    let (count, claims) = (found.len(), largest(found));
+    if claims.is_empty() {
+        return None;
+    }
+    let all: Vec<&Row> = claims.iter().map(|claim| claim.row).collect();
+    let bottom = TOP + STEP * claims.len() as f64;
+    let mut picture = Picture::new(WIDTH, (bottom + 66.0) as u32);
+    let title = if count > claims.len() {
+        format!("Deviation from theory, the {} largest of {count} claims", claims.len())
+    } else {
+        "Deviation from theory, claim by claim".to_owned()
+    };
+    picture.text((20.0, 22.0), title, 20.0, Anchor::Left, INK);
+    picture.text((20.0, 45.0), conditions(&all), 14.0, Anchor::Left, FAINT);
+    let reach = claims
+        .iter()
+        .flat_map(|claim| [claim.deviation, claim.interval.map_or(0.0, |(low, high)| low.abs().max(high.abs()))]);
+    let reach = 1.1 * reach.fold(1.2, |reach: f64, value| reach.max(value.abs())).min(LARGEST);
+    let axis = Axis { low: -reach, high: reach, start: LEFT, end: RIGHT };
+    background(&mut picture, &axis, bottom);
+    for (index, claim) in claims.iter().enumerate() {
+        one(&mut picture, claim, &axis, TOP + STEP * (index as f64 + 0.5), several_dimensions(&all));
+    }
+    Some(picture)
+}
+
+/// The claims farthest from theory, in the order they came.
+fn largest(mut claims: Vec<Claim>) -> Vec<Claim> {
+    let mut sizes: Vec<f64> = claims.iter().map(|claim| claim.deviation.abs()).collect();
+    sizes.sort_by(|left, right| right.total_cmp(left));
+    if let Some(&bound) = sizes.get(MOST - 1) {
+        claims.retain(|claim| claim.deviation.abs() >= bound);
+        // Ties at the bound.
+        claims.truncate(MOST);
+    }
+    claims
+}
+
+fn several_dimensions(rows: &[&Row]) -> bool {
+    rows.iter().any(|row| row.d_k != rows[0].d_k)
+}
+
+fn claim(row: &Row) -> Option<Claim<'_>> {
+    let finite = |value: Option<f64>| value.filter(|number| number.is_finite());
+    let detectable = finite(row.min_detectable).filter(|value| *value > 0.0)?;
+    let deviation = finite(row.deviation)?;
+    let (estimate, theory) = (finite(row.estimate)?, finite(row.theory)?);
+    // The unit of the deviation is |theory|; where that is 0 it is known only through a deviation that is not 0.
+    let unit = if theory != 0.0 {
+        Some(theory.abs())
+    } else {
+        Some((estimate - theory) / deviation).filter(|unit| unit.is_finite() && *unit > 0.0)
+    };
+    let relative = |limit: f64| unit.map(|unit| (limit - theory) / unit / detectable);
+    let interval = finite(row.ci_low).and_then(relative).zip(finite(row.ci_high).and_then(relative));
+    Some(Claim { row, deviation: deviation / detectable, interval })
+}
+
+fn background(picture: &mut Picture, axis: &Axis, bottom: f64) {
+    picture.rectangle((axis.at(-1.0), TOP), (axis.at(1.0), bottom), BAND);
+    for tick in linear_ticks(axis.low, axis.high, 6) {
+        let x = axis.at(tick);
+        picture.line(&[(x, TOP), (x, bottom)], GRID, 1.0);
+        let sign = if tick > 0.0 { "+" } else { "" };
+        picture.text(
+            (x, bottom + 14.0),
+            format!("{sign}{}", trimmed(&significant(tick, 2))),
+            14.0,
+            Anchor::Centre,
+            INK,
+        );
+    }
+    picture.line(&[(axis.at(0.0), TOP), (axis.at(0.0), bottom)], FAINT, 1.5);
+    picture.line(&[(LEFT, TOP), (LEFT, bottom), (RIGHT, bottom), (RIGHT, TOP), (LEFT, TOP)], FAINT, 1.0);
+    let words = "deviation ÷ smallest detectable deviation (shaded: less than 1); bars: 95 % intervals";
+    picture.text((0.5 * f64::from(WIDTH), bottom + 42.0), words, 15.0, Anchor::Centre, INK);
+}
+
+fn one(picture: &mut Picture, claim: &Claim, axis: &Axis, y: f64, with_dimension: bool) {
+    let (colour, marker) = match claim.row.verdict {
+        Verdict::Upheld => (GREEN, Marker::Circle),
+        Verdict::Rejected => (VERMILLION, Marker::Diamond),
+        Verdict::Undecided => (ORANGE, Marker::Triangle),
+        Verdict::Measured => (BLUE, Marker::Square),
+    };
+    let dimension = claim.row.d_k.filter(|_| with_dimension).map(|value| format!("d_k = {value}"));
+    let parts = [Some(claim.row.statistic.clone()), scale_words(claim.row), dimension];
+    picture.text(
+        (LEFT - 10.0, y),
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", "),
+        14.0,
+        Anchor::Right,
+        INK,
+    );
+    picture.text((RIGHT + 20.0, y), claim.row.verdict.mark(), 15.0, Anchor::Centre, colour);
+    picture.text((RIGHT + 32.0, y), claim.row.verdict.to_string(), 14.0, Anchor::Left, INK);
+    if let Some((low, high)) = claim.interval {
+        picture.line(&[(axis.clamped(low), y), (axis.clamped(high), y)], colour, 2.0);
+    }
+    picture.mark((axis.clamped(claim.deviation), y), marker, colour);
+    let number = significant(claim.deviation, 2);
+    if claim.deviation > axis.high {
+        picture.text((RIGHT - 12.0, y), format!("{number} →"), 14.0, Anchor::Right, INK);
+    } else if claim.deviation < axis.low {
+        picture.text((LEFT + 12.0, y), format!("← {number}"), 14.0, Anchor::Left, INK);
+    }
+}

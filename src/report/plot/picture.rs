@@ -1,0 +1,207 @@
+//! A picture as a list of shapes, and its two file types.
+
+use std::io;
+use std::sync::OnceLock;
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{FontStyle, FontTransform, register_font};
+
+/// DejaVu Sans, cut down to Latin, Greek, digits above and below the line and the signs used here; see data/fonts.
+static FONT: &[u8] = include_bytes!("../../../data/fonts/DejaVuSans-subset.ttf");
+
+/// Pixels of a PNG per unit of length.
+const DENSITY: u32 = 2;
+
+/// How a file type differs from the other.
+#[derive(Clone, Copy, Debug)]
+struct Medium {
+    /// Pixels for each unit of length.
+    density: f64,
+    /// By how much of its size a text must be lowered to stand centred on its point: in pixels, plotters centres the box
+    /// of the line, which reaches higher above the small letters than below them; SVG centres the small letters.
+    text_drop: f64,
+}
+
+/// Where a text stands with respect to its point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Anchor {
+    /// To the right of the point, at its height.
+    Left,
+    /// Centred on the point.
+    Centre,
+    /// To the left of the point, at its height.
+    Right,
+    /// Centred on the point and read from below.
+    Upwards,
+}
+
+/// The form of a data point: series differ in form and not only in colour.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Marker {
+    Circle,
+    Square,
+    Triangle,
+    Diamond,
+}
+
+impl Marker {
+    /// The marker of series number `index`.
+    pub fn of(index: usize) -> Self {
+        [Self::Circle, Self::Square, Self::Triangle, Self::Diamond][index % 4]
+    }
+}
+
+/// Something to draw; lengths in units of the picture, the origin at the top left.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    Line { points: Vec<(f64, f64)>, colour: RGBColor, width: f64 },
+    Area { points: Vec<(f64, f64)>, colour: RGBColor },
+    Mark { at: (f64, f64), marker: Marker, colour: RGBColor },
+    Text { at: (f64, f64), text: String, size: f64, anchor: Anchor, colour: RGBColor },
+}
+
+/// Shapes in the order they are painted.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    width: u32,
+    height: u32,
+    pub shapes: Vec<Shape>,
+}
+
+impl Picture {
+    /// An empty, white picture.
+    pub fn new(width: u32, height: u32) -> Self {
+        Self { width, height, shapes: Vec::new() }
+    }
+
+    /// Adds a polygonal line.
+    pub fn line(&mut self, points: &[(f64, f64)], colour: RGBColor, width: f64) {
+        self.shapes.push(Shape::Line { points: points.to_vec(), colour, width });
+    }
+
+    /// Adds a filled rectangle by two corners.
+    pub fn rectangle(&mut self, (left, top): (f64, f64), (right, bottom): (f64, f64), colour: RGBColor) {
+        self.shapes
+            .push(Shape::Area { points: vec![(left, top), (right, top), (right, bottom), (left, bottom)], colour });
+    }
+
+    /// Adds a data point.
+    pub fn mark(&mut self, at: (f64, f64), marker: Marker, colour: RGBColor) {
+        self.shapes.push(Shape::Mark { at, marker, colour });
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, at: (f64, f64), text: impl Into<String>, size: f64, anchor: Anchor, colour: RGBColor) {
+        self.shapes.push(Shape::Text { at, text: text.into(), size, anchor, colour });
+    }
+
+    /// The picture as an SVG document.
+    ///
+    /// # Errors
+    /// The drawing library fails; no input is known that makes it.
+    pub fn to_svg(&self) -> io::Result<String> {
+        let mut document = String::new();
+        let medium = Medium { density: 1.0, text_drop: 0.0 };
+        self.paint(SVGBackend::with_string(&mut document, (self.width, self.height)), medium)?;
+        Ok(document)
+    }
+
+    /// The picture as the bytes of a PNG, [`DENSITY`] pixels a unit.
+    ///
+    /// # Errors
+    /// As [`Picture::to_svg`].
+    pub fn to_png(&self) -> io::Result<Vec<u8>> {
+        let (width, height) = (self.width * DENSITY, self.height * DENSITY);
+        let mut pixels = vec![255; width as usize * height as usize * 3];
+        let medium = Medium { density: f64::from(DENSITY), text_drop: 0.12 };
+        self.paint(BitMapBackend::with_buffer(&mut pixels, (width, height)), medium)?;
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, width, height);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        let mut writer = encoder.write_header().map_err(io::Error::other)?;
+        writer.write_image_data(&pixels).map_err(io::Error::other)?;
+        writer.finish().map_err(io::Error::other)?;
+        Ok(bytes)
+    }
+
+    fn paint<B: DrawingBackend>(&self, backend: B, medium: Medium) -> io::Result<()> {
+        ensure_font()?;
+        let area = backend.into_drawing_area();
+        let result = || -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+            area.fill(&WHITE)?;
+            for shape in &self.shapes {
+                paint_shape(&area, shape, medium)?;
+            }
+            area.present()
+        };
+        result().map_err(|error| io::Error::other(format!("the picture cannot be drawn: {error}")))
+    }
+}
+
+/// plotters knows no font of its own without the system's libraries.
+fn ensure_font() -> io::Result<()> {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    let good = *REGISTERED.get_or_init(|| register_font("sans-serif", FontStyle::Normal, FONT).is_ok());
+    if good { Ok(()) } else { Err(io::Error::other("the built-in font cannot be read")) }
+}
+
+type Canvas<B> = DrawingArea<B, plotters::coord::Shift>;
+
+fn paint_shape<B: DrawingBackend>(
+    area: &Canvas<B>,
+    shape: &Shape,
+    medium: Medium,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    let Medium { density, text_drop } = medium;
+    let pixel = |length: f64| (length * density).round() as i32;
+    let place = |&(x, y): &(f64, f64)| (pixel(x), pixel(y));
+    match shape {
+        Shape::Line { points, colour, width } => {
+            let style = ShapeStyle {
+                color: colour.to_rgba(),
+                filled: false,
+                stroke_width: pixel(*width).max(1).unsigned_abs(),
+            };
+            // Piece by piece: in pixels, plotters slants the first and last piece of a thick line of several.
+            for piece in points.windows(2) {
+                area.draw(&PathElement::new(piece.iter().map(place).collect::<Vec<_>>(), style))?;
+            }
+            Ok(())
+        }
+        Shape::Area { points, colour } => {
+            area.draw(&Polygon::new(points.iter().map(place).collect::<Vec<_>>(), colour.filled()))
+        }
+        Shape::Mark { at: (x, y), marker, colour } => {
+            let around = |offsets: &[(f64, f64)]| {
+                offsets.iter().map(|(right, down)| place(&(x + right, y + down))).collect::<Vec<_>>()
+            };
+            match marker {
+                Marker::Circle => area.draw(&Circle::new(place(&(*x, *y)), pixel(4.5), colour.filled())),
+                Marker::Square => area.draw(&Polygon::new(
+                    around(&[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)]),
+                    colour.filled(),
+                )),
+                Marker::Triangle => {
+                    area.draw(&Polygon::new(around(&[(0.0, -5.5), (5.0, 4.0), (-5.0, 4.0)]), colour.filled()))
+                }
+                Marker::Diamond => area
+                    .draw(&Polygon::new(around(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)]), colour.filled())),
+            }
+        }
+        Shape::Text { at, text, size, anchor, colour } => {
+            let font = ("sans-serif", size * density).into_font();
+            let (font, horizontal) = match anchor {
+                Anchor::Left => (font, HPos::Left),
+                Anchor::Centre => (font, HPos::Center),
+                Anchor::Right => (font, HPos::Right),
+                Anchor::Upwards => (font.transform(FontTransform::Rotate270), HPos::Center),
+            };
+            let style = TextStyle::from(font).color(colour).pos(Pos::new(horizontal, VPos::Center));
+            let drop = text_drop * size;
+            let (right, down) = if *anchor == Anchor::Upwards { (drop, 0.0) } else { (0.0, drop) };
+            area.draw(&Text::new(text.as_str(), place(&(at.0 + right, at.1 + down)), style))
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Expected values and exact cumulants; never uses the code that is measured.
+
+mod double_double;
+pub mod entry_moments;
+pub mod logits;
+mod set_partitions;
+pub mod trial_cumulants;

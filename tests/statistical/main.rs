@@ -1,0 +1,1 @@
+//! Calibration and power, run in release.
