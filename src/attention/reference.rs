@@ -93,6 +93,13 @@ mod tests {
     use super::*;
     use nalgebra::dmatrix;
 
+    /// Entry by entry, so that NaN fails: nalgebra's `amax` passes over it.
+    fn assert_close(found: &DMatrix<f64>, expected: &DMatrix<f64>, tolerance: f64) {
+        assert_eq!(found.shape(), expected.shape());
+        let mut pairs = found.iter().zip(expected.iter());
+        assert!(pairs.all(|(a, b)| (a - b).abs() < tolerance), "{found} for {expected}");
+    }
+
     #[test]
     fn logits_are_scaled_products_of_rows() {
         // By hand; 2, 3 and 5 so that a swapped axis shows.
@@ -118,8 +125,8 @@ mod tests {
         );
         let weights = dmatrix![0.75, 0.25; 0.125, 0.875];
         let output = dmatrix![6.0, 4.0, 1.0; 1.0, 14.0, 1.0];
-        assert!((attention.weights - weights).amax() < 4.0 * f64::EPSILON);
-        assert!((attention.output - output).amax() < 64.0 * f64::EPSILON);
+        assert_close(&attention.weights, &weights, 4.0 * f64::EPSILON);
+        assert_close(&attention.output, &output, 64.0 * f64::EPSILON);
         assert_eq!(attention.queries_without_keys, 0);
     }
 
@@ -139,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn logits_beyond_the_range_of_exp_give_weights_all_the_same() {
+    fn logits_beyond_the_range_of_exp_still_give_weights() {
         // Negative logits throughout: a maximum that started at 0 would give 0/0.
         let keys = dmatrix![-1000.0; -1000.0 - 2_f64.ln()];
         let attention = scaled_dot_product_attention(&dmatrix![1.0; -1.0], &keys, &dmatrix![1.0; 1.0], 1.0, None);
         // The argument of exp carries half an ulp of 1000, 6e-14.
         let expected = dmatrix![2.0 / 3.0, 1.0 / 3.0; 1.0 / 3.0, 2.0 / 3.0];
-        assert!((attention.weights - expected).amax() < 6e-14);
+        assert_close(&attention.weights, &expected, 6e-14);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! The *trial* — one independent draw of Q and K — is the unit of replication: the n·m logits of one trial share
 //! rows and are not independent, so no error bar here is ever computed from them as if they were.
 
+pub mod calibration;
 mod claim;
 mod draw;
 pub mod engine;

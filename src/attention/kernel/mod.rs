@@ -16,13 +16,16 @@
 //!
 //! A power sum takes at most 14 terms a lane in `T` before it is added to an f64 total, so that for
 //! given logits Σ(x−c)^r is off by at most 17ε·Σ|x−c|^r (three roundings to form x⁴, 13 additions,
-//! one to join two lanes) and what f64 adds. Varied logits stay far below, since their rounding errors
-//! cancel: f32 variances are right to about 1e-9.
+//! one to join two lanes) and what f64 adds. Varied logits stay far below, since their rounding
+//! errors cancel: f32 variances are right to about 1e-9.
 //!
 //! # Memory
-//! Packed keys: m·d elements. Packed queries: one block of rows times d for each thread. Nothing else
-//! grows with n, m or d. A panel of keys is d × 32 f32 or less (8 KiB at d = 64, 512 KiB at
-//! d = 4096, still inside an L2 cache) and is used for a whole block of queries before the next.
+//! Packed keys: m·d elements. Packed queries: one block of rows times d for each thread. Nothing
+//! else grows with n, m or d ([`packed_logits`] may hold 266 × 32 logits more, for columns that do
+//! not fill a panel). A panel of keys is at most d × 128 bytes (8 KiB at d = 64, 512 KiB at
+//! d = 4096) and is used for a whole block of queries before the next, so that it stays in the L1
+//! or L2 cache. The depth is not cut: both operands are read strictly forwards, slowly enough for
+//! an L3 cache.
 
 mod dispatch;
 mod pack;
@@ -236,8 +239,9 @@ fn assert_same_shape<T: Element>(queries: &PackedQueries<T>, keys: &PackedKeys<T
     );
 }
 
-/// Calls `visit(first_row, first_column, panel)` for the panels of keys that meet `columns`, each against a group
-/// of about [`ROW_BLOCK`] rows, in a fixed order: the panel stays in the L1 or L2 cache meanwhile.
+/// Calls `visit(first_row, first_column, panel)` for the panels of keys that meet `columns`, each
+/// against a group of about [`ROW_BLOCK`] rows, in a fixed order: meanwhile the panel stays in the
+/// L1 or L2 cache.
 fn for_each_panel<T: Element>(
     queries: &PackedQueries<T>,
     keys: &PackedKeys<T>,

@@ -15,7 +15,7 @@ const PACKING_DEPTH: usize = 64;
 /// A reusable buffer whose first element sits on a 64-byte boundary.
 ///
 /// Alignment here is for speed alone: no kernel relies on it for soundness.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct AlignedBuffer<T> {
     storage: Vec<T>,
     offset: usize,
@@ -67,10 +67,10 @@ impl<T: Element> Panels<T> {
             rows.checked_mul(depth),
             "a matrix of {rows} x {depth} needs rows * depth elements"
         );
-        (self.rows, self.depth) = (rows, depth);
         let panel_length = self.width.checked_mul(depth).expect("panel size overflows");
         let total = panel_length.checked_mul(rows.div_ceil(self.width)).expect("panel size overflows");
         self.buffer.resize(total);
+        (self.rows, self.depth) = (rows, depth);
         let panels = self.buffer.as_mut_slice().chunks_exact_mut(panel_length);
         for (panel, rows) in panels.zip(source.chunks(panel_length)) {
             fill_panel(panel, rows, self.width, depth);
