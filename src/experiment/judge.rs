@@ -232,7 +232,7 @@ fn unit(null: &Null) -> f64 {
 /// How a p-value was obtained, in words.
 fn name_of_test(model: &NullModel) -> String {
     let law = match model.law() {
-        _ if model.variance == 0.0 => "a fixed value, up to rounding",
+        _ if model.variance == 0.0 => "a fixed value, up to rounding; conservative: p is 1 or 0",
         Law::Gamma { .. } => "gamma law of exact mean, variance and skewness",
         Law::ProductNormal { .. } => "product-normal law of exact variance and kurtosis",
         Law::Normal | Law::Student { .. } => "normal law of exact variance",

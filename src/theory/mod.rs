@@ -4,4 +4,5 @@ mod double_double;
 pub mod entry_moments;
 pub mod logits;
 mod set_partitions;
+pub mod softmax;
 pub mod trial_cumulants;

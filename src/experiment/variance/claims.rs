@@ -134,9 +134,11 @@ impl LogitTheory {
         };
         let variance = |count: u64| {
             let model = entries::sample_variance_of_entries(self.assumed, count).map(|cumulants| {
+                // For normal entries the law is χ² with N − 1 degrees of freedom a trial: a gamma law itself.
                 // The sample variance of ±1 entries is N(1 − x̄²)/(N − 1); x̄ moves in steps of 2/N about ±1/√N.
                 let step = if self.on_lattice() { 4.0 / (count as f64).powf(1.5) } else { 0.0 };
-                self.model(cumulants, ErrorShape::Scale, 1.0, step, 1.0)
+                let judged = self.model(cumulants, ErrorShape::Scale, 1.0, step, 1.0);
+                if self.law.entries == Entries::Normal { judged.exact() } else { judged }
             });
             (1.0, self.judged(model, MOMENTS_FOR_VARIANCE))
         };
@@ -178,11 +180,8 @@ impl LogitTheory {
             // Sums of products of independent normals: the product-normal law itself.
             let exact = self.law.entries == Entries::Normal && self.law.mean == 0.0;
             let unit = if expected == 0.0 { unit } else { 0.0 };
-            let model = self.model(scaled(cumulants, factor), ErrorShape::Location, unit, step, 0.0);
-            Judged {
-                model: NullModel { origin: if exact { LawOrigin::Exact } else { LawOrigin::Matched }, ..model.model },
-                ..model
-            }
+            let judged = self.model(scaled(cumulants, factor), ErrorShape::Location, unit, step, 0.0);
+            if exact { judged.exact() } else { judged }
         });
         (Some(expected), self.judged(model, 4))
     }
@@ -286,6 +285,13 @@ impl LogitTheory {
 struct Judged {
     model: NullModel,
     rounding: f64,
+}
+
+impl Judged {
+    /// The same where the law chosen by its moments is the true one.
+    fn exact(self) -> Self {
+        Self { model: NullModel { origin: LawOrigin::Exact, ..self.model }, ..self }
+    }
 }
 
 /// Cumulants of factor·X from those of X.
