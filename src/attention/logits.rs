@@ -60,6 +60,22 @@ impl Logits for ScaledDotProduct {
             }
         }
     }
+
+    fn diagonal<T: Element>(&self, queries: &[T], keys: &[T], d_k: usize, factor: f64) -> Vec<f64> {
+        let tokens = queries.chunks(d_k).zip(keys.chunks(d_k));
+        match self.precision {
+            Precision::F64 | Precision::F32 => {
+                let dot = |(q, k): (&[T], &[T])| q.iter().zip(k).map(|(q, k)| q.to_f64() * k.to_f64()).sum::<f64>();
+                tokens.map(|token| dot(token) * factor).collect()
+            }
+            Precision::Bf16 | Precision::F16 => {
+                // The same rounding as everywhere in S: an overflow must show on the diagonal too.
+                let product = |(q, k): (&T, &T)| q.to_f64() as f32 * k.to_f64() as f32;
+                let dot = |(q, k): (&[T], &[T])| q.iter().zip(k).map(product).sum::<f32>();
+                tokens.map(|token| f64::from(self.precision.round_f32(dot(token) * factor as f32))).collect()
+            }
+        }
+    }
 }
 
 /// Runs `block` over packed blocks of rows and adds the results in order, so that threads change no bit.

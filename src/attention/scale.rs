@@ -27,6 +27,17 @@ impl Scale {
         }
     }
 
+    /// The variance of scaled logits from that of raw ones, c²·`variance`, without the roundings of √d_k: d_k becomes 1 exactly.
+    pub fn of_variance(self, variance: f64, d_k: usize) -> f64 {
+        let width = d_k as f64;
+        match self {
+            Scale::None => variance,
+            Scale::InverseSqrtWidth => variance / width,
+            Scale::InverseWidth => variance / (width * width),
+            Scale::Number(factor) => variance * factor * factor,
+        }
+    }
+
     /// The exponent s in Var[c·QKᵀ] ∝ d_k^s for entries of fixed variance.
     pub fn variance_exponent(self) -> f64 {
         match self {
@@ -77,6 +88,17 @@ mod tests {
         for wrong in ["", "sqrt", "nan", "inf", "1/8"] {
             assert!(wrong.parse::<Scale>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_variance_of_the_width_becomes_1_exactly_at_every_width() {
+        for d_k in 1..=1000 {
+            assert_eq!(Scale::InverseSqrtWidth.of_variance(d_k as f64, d_k), 1.0);
+            // One rounding: the nearest number to 1/d_k.
+            assert_eq!(Scale::InverseWidth.of_variance(d_k as f64, d_k), 1.0 / d_k as f64);
+        }
+        assert_eq!(Scale::None.of_variance(7.0, 7), 7.0);
+        assert_eq!(Scale::Number(-0.5).of_variance(7.0, 7), 1.75);
     }
 
     #[test]

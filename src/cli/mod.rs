@@ -71,7 +71,7 @@ fn usage_error(error: &clap::Error) -> ExitCode {
             ExitCode::SUCCESS
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
+            eprintln!("attn: error: a subcommand is needed, for example variance (see 'attn --help')");
             ExitCode::from(EXIT_USAGE)
         }
         _ => {

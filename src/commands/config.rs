@@ -1,7 +1,7 @@
 //! What is meant, from what was typed: a [`Config`] can only be built valid, and nobody checks again after it.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -10,6 +10,8 @@ use crate::attention::{Precision, Scale};
 use crate::cli::shared::SharedArguments;
 use crate::experiment::{ErrorRates, InputLaw, LARGEST_TRIALS, Shard, Sizes};
 use crate::report::Format;
+use crate::report::format::FormatError;
+use crate::report::plot::PictureFormat;
 
 /// A checked simulation: what to draw, what to run, how sure to be, where the result goes.
 #[derive(Debug, Clone)]
@@ -71,6 +73,11 @@ impl Config {
                 typed.shard.as_deref().unwrap_or("")
             );
         }
+        if let (Some(shard), true) = (&typed.shard, typed.output != "-" || typed.plot.is_some()) {
+            bail!(
+                "--shard {shard}: a shard has no result of its own, only --per-trial FILE; leave --output and --plot to the merged run"
+            );
+        }
         let output = (typed.output != "-").then(|| PathBuf::from(&typed.output));
         let config = Self {
             sizes,
@@ -92,7 +99,11 @@ impl Config {
                 .map(|threads| threads as usize),
             shard: shard.map(|(index, of)| Shard { index, of }),
             format: Format::choose(
-                typed.format.as_deref().map(str::parse).transpose()?,
+                (typed.format.as_deref())
+                    .map(|text| {
+                        option("--format", text, |text| text.parse().map_err(|rule: FormatError| rule.to_string()))
+                    })
+                    .transpose()?,
                 output.as_deref(),
                 std::io::stdout().is_terminal(),
             )?,
@@ -101,8 +112,20 @@ impl Config {
             plot: typed.plot.as_deref().map(PathBuf::from),
             quiet: typed.quiet,
         };
+        config.refuse_standard_output_for_further_results()?;
         config.refuse_one_file_for_two_results()?;
+        config.plot.as_deref().map(PictureFormat::of_path).transpose()?;
         Ok(config)
+    }
+
+    /// Standard output holds the rows; `-` would otherwise be the name of a file.
+    fn refuse_standard_output_for_further_results(&self) -> Result<()> {
+        for (name, path) in [("--per-trial", &self.per_trial), ("--plot", &self.plot)] {
+            if path.as_deref() == Some("-".as_ref()) {
+                bail!("{name} -: must name a file, standard output is for the rows");
+            }
+        }
+        Ok(())
     }
 
     /// Two results in one file would overwrite each other.
@@ -110,14 +133,23 @@ impl Config {
         let named = [("--output", &self.output), ("--per-trial", &self.per_trial), ("--plot", &self.plot)];
         for (i, (first, path)) in named.iter().enumerate() {
             for (second, other) in &named[i + 1..] {
-                if path.is_some() && path == other && path.as_deref() != Some("/dev/null".as_ref()) {
-                    let path = path.as_deref().unwrap_or("".as_ref()).display();
-                    bail!("{second} {path}: is also the file of {first}; name two files");
+                let (Some(path), Some(other)) = (path, other) else { continue };
+                if file_meant(path) == file_meant(other) && path != Path::new("/dev/null") {
+                    bail!("{second} {}: is also the file of {first}; name two files", other.display());
                 }
             }
         }
         Ok(())
     }
+}
+
+/// The file that a path means, whatever links and dots lead to it; a file that is not there yet by its folder.
+fn file_meant(path: &Path) -> PathBuf {
+    let in_its_folder = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(folder.canonicalize().ok()?.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(in_its_folder).unwrap_or_else(|| path.to_owned())
 }
 
 /// Reads one option; an error is `--option value: rule`.

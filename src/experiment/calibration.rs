@@ -2,11 +2,11 @@
 
 use rayon::prelude::*;
 
+use super::LARGEST_TRIALS;
 use super::engine::{self, Experiment};
 use super::judge::{self, Outcome};
 use super::progress::Progress;
-use super::{ErrorRates, LARGEST_TRIALS};
-use crate::report::{Row, Verdict};
+use crate::statistics::{holm_by_family, planning_level};
 
 /// How one row behaved over the seeds, at one level.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,7 @@ pub struct RunRates {
     pub rejected: u64,
 }
 
-/// Runs `experiment` with `trials` trials for each of the seeds `0..seeds` and judges every row at each of `levels`
+/// Runs `experiment` with `trials` trials for each of the seeds `0..seeds` and judges every claim at each of `levels`
 /// (as the level of a single test) and the whole run at each of `levels` (as its false-alarm rate).
 pub fn calibrate<E: Experiment>(
     experiment: &E,
@@ -47,26 +47,19 @@ pub fn calibrate<E: Experiment>(
     levels: &[f64],
 ) -> (Vec<RowRates>, Vec<RunRates>) {
     assert!(trials <= LARGEST_TRIALS, "at most {LARGEST_TRIALS} trials");
-    let families = judge::families(&[outcome_of(experiment, trials, 0)], &[]) as f64;
-    let of_seed = |seed: u64| {
-        let outcome = [outcome_of(experiment, trials, seed)];
-        let judged = |false_alarm: f64| {
-            // The miss rate and the smallest deviation play no part in a rejection.
-            let rates = ErrorRates { false_alarm, miss: 0.1, detect: 0.5 };
-            judge::rows(&outcome, &[], &rates, |row| row)
-        };
-        levels.iter().map(|&level| (judged(level * families), judged(level))).collect::<Vec<_>>()
-    };
-    let results: Vec<Vec<(Vec<Row>, Vec<Row>)>> = (0..seeds).into_par_iter().map(of_seed).collect();
+    let outcomes: Vec<Outcome> = (0..seeds).into_par_iter().map(|seed| outcome_of(experiment, trials, seed)).collect();
+    let Some(first) = outcomes.first() else { return (Vec::new(), Vec::new()) };
+    let families = judge::families(std::slice::from_ref(first), &[]);
     let mut rows = Vec::new();
     let mut runs = Vec::new();
-    for (index, &level) in levels.iter().enumerate() {
-        let single = |seed: usize| &results[seed][index].0;
-        for (position, first) in single(0).iter().enumerate() {
-            let p_values: Vec<f64> = (0..seeds as usize).filter_map(|seed| single(seed)[position].p_value).collect();
+    for &level in levels {
+        let p_values: Vec<Vec<Option<f64>>> =
+            outcomes.par_iter().map(|outcome| judge::p_values(outcome, level)).collect();
+        for (position, claim) in first.claims.iter().enumerate() {
+            let p_values: Vec<f64> = p_values.iter().filter_map(|of_seed| of_seed[position]).collect();
             rows.push(RowRates {
-                statistic: first.statistic.clone(),
-                test: first.test.clone().unwrap_or_default(),
+                statistic: claim.statistic.clone(),
+                test: judge::name_of_test(&claim.null, trials),
                 level,
                 seeds,
                 judged: p_values.len() as u64,
@@ -74,8 +67,12 @@ pub fn calibrate<E: Experiment>(
                 p_values,
             });
         }
-        let rejected = |rows: &[Row]| rows.iter().any(|row| row.verdict == Verdict::Rejected);
-        let rejected = results.iter().filter(|result| rejected(&result[index].1)).count() as u64;
+        let rejected = |outcome: &&Outcome| {
+            let p_values = judge::p_values(outcome, planning_level(level, families));
+            let of_family = outcome.claims.iter().map(|claim| claim.family).zip(p_values).collect::<Vec<_>>();
+            holm_by_family(&of_family).into_iter().flatten().any(|p| p < level)
+        };
+        let rejected = outcomes.par_iter().filter(rejected).count() as u64;
         runs.push(RunRates { false_alarm: level, seeds, rejected });
     }
     (rows, runs)

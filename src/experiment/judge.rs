@@ -1,9 +1,10 @@
 //! From folded trials to rows with verdicts.
 
 use super::{Claim, ErrorRates, Estimator, Expected, Null, Sizes};
+use crate::report::number::finite;
 use crate::report::{Row, Verdict};
 use crate::statistics::student::MINIMUM_TRIALS;
-use crate::statistics::{ColumnMoments, Law, NullModel, StudentModel, holm_by_family, planning_level};
+use crate::statistics::{ColumnMoments, ErrorShape, Law, NullModel, StudentModel, holm_by_family, planning_level};
 
 /// Error of the interval in a row: 95 % limits.
 const INTERVAL_ERROR: f64 = 0.05;
@@ -76,9 +77,28 @@ pub fn rows(points: &[Outcome], sweeps: &[Sweep], rates: &ErrorRates, describe: 
     let adjusted = holm_by_family(&p_values);
     let settle = |(judged, adjusted): (Judged, Option<f64>)| {
         let verdict = verdict(&judged, adjusted, rates);
-        describe(Row { verdict, ..judged.row })
+        describe(Row { verdict, ..finite_only(judged.row) })
     };
     judged.into_iter().zip(adjusted).map(settle).collect()
+}
+
+/// The p-value of every claim of one point, to be compared with `level`; none where the claim is not judged at that
+/// level. What [`rows`] puts into its rows, without the intervals and detectable deviations that cost more.
+pub fn p_values(point: &Outcome, level: f64) -> Vec<Option<f64>> {
+    let of_claim = |claim: &Claim| {
+        let (estimate, column) = estimate(&claim.estimator, &point.columns, point.trials);
+        match &claim.null {
+            Null::Exact { model, rounding } => {
+                let model = model.over_trials(point.trials);
+                model.p_value(estimate, *rounding, level)
+            }
+            Null::Estimated { unit } => {
+                student(claim, &point.columns, column, point.trials, *unit).p_value(estimate, 0.0, level)
+            }
+            Null::Unjudged(_) | Null::Measured => None,
+        }
+    };
+    point.claims.iter().map(of_claim).collect()
 }
 
 /// PRODUCT's rule: rejected by the corrected p-value; else upheld if a deviation of `detect` would have been seen.
@@ -93,6 +113,20 @@ fn verdict(judged: &Judged, adjusted: Option<f64>, rates: &ErrorRates) -> Verdic
         (Some(p), _) if p < rates.false_alarm => Verdict::Rejected,
         (Some(_), Some(smallest)) if smallest <= rates.detect => Verdict::Upheld,
         _ => Verdict::Undecided,
+    }
+}
+
+/// A number that does not exist is missing, for every form a row is written in.
+fn finite_only(row: Row) -> Row {
+    Row {
+        estimate: finite(row.estimate),
+        std_error: finite(row.std_error),
+        ci_low: finite(row.ci_low),
+        ci_high: finite(row.ci_high),
+        deviation: finite(row.deviation),
+        p_value: finite(row.p_value),
+        min_detectable: finite(row.min_detectable),
+        ..row
     }
 }
 
@@ -114,16 +148,14 @@ fn judge_point(point: &Outcome, claim: &Claim, index: usize, level: f64, miss: f
     let row = match &claim.null {
         Null::Exact { model, rounding } => with_model(row, &model.over_trials(trials), *rounding, level, miss),
         Null::Estimated { unit } => {
-            let expected = claim.expected.map_or(f64::NAN, |expected| expected.value);
-            let skewness = point.columns.skewness(column).unwrap_or(0.0);
-            with_student(row, &StudentModel { expected, sample_variance, skewness, trials, unit: *unit }, level, miss)
+            with_student(row, &student(claim, &point.columns, column, trials, *unit), level, miss)
         }
         Null::Unjudged(why) => Row { test: Some(format!("none: {why}")), ..row },
         Null::Measured => with_measured_interval(row, sample_variance, trials),
     };
     let judged = matches!(claim.null, Null::Exact { .. } | Null::Estimated { .. });
     Judged {
-        row: with_theory(row, claim.expected, unit(&claim.null)),
+        row: with_theory(row, claim.expected, &claim.null),
         family: (index, claim.family.to_string()),
         broken: judged && !estimate.is_finite(),
     }
@@ -145,9 +177,20 @@ fn judge_sweep(sweep: &Sweep, points: usize, level: f64, miss: f64) -> Judged {
         Null::Estimated { .. } | Null::Measured => row,
     };
     Judged {
-        row: with_theory(row, sweep.claim.expected, unit(&sweep.claim.null)),
+        row: with_theory(row, sweep.claim.expected, &sweep.claim.null),
         family: sweep_family(sweep, points),
         broken: sweep.estimate.is_some_and(|estimate| !estimate.is_finite()),
+    }
+}
+
+/// The Student model of a claim whose spread is that of `column` over the trials.
+fn student(claim: &Claim, columns: &ColumnMoments, column: usize, trials: u64, unit: f64) -> StudentModel {
+    StudentModel {
+        expected: claim.expected.map_or(f64::NAN, |expected| expected.value),
+        sample_variance: columns.sample_variance(column).unwrap_or(0.0),
+        skewness: columns.skewness(column).unwrap_or(0.0),
+        trials,
+        unit,
     }
 }
 
@@ -172,7 +215,7 @@ fn with_model(row: Row, model: &NullModel, rounding: f64, level: f64, miss: f64)
         _ if !model.judgeable(level) => {
             "none: too few trials at this size for its law to be known well enough".to_string()
         }
-        _ => name_of_test(model),
+        _ => name_of_law(model),
     };
     Row {
         std_error: Some(model.standard_error()),
@@ -212,25 +255,42 @@ fn with_measured_interval(row: Row, sample_variance: f64, trials: u64) -> Row {
     Row { ci_low: interval.map(|(low, _)| low), ci_high: interval.map(|(_, high)| high), ..row }
 }
 
-/// Theory and the deviation from it: relative, or in the statistic's own unit where theory is 0.
-fn with_theory(row: Row, expected: Option<Expected>, unit: f64) -> Row {
+/// Theory and the deviation from it, in the unit of [`unit`].
+fn with_theory(row: Row, expected: Option<Expected>, null: &Null) -> Row {
     let Some(expected) = expected else { return row };
-    let unit = if expected.value == 0.0 { unit } else { expected.value.abs() };
-    let deviation = row.estimate.map(|estimate| (estimate - expected.value) / unit);
+    let deviation = row.estimate.map(|estimate| (estimate - expected.value) / unit(null, expected.value));
     Row { theory: Some(expected.value), theory_kind: Some(expected.kind), deviation, ..row }
 }
 
-/// The unit of a deviation from a theory value of 0.
-fn unit(null: &Null) -> f64 {
-    match null {
-        Null::Exact { model, .. } if model.unit > 0.0 => model.unit,
-        Null::Estimated { unit } if *unit > 0.0 => *unit,
-        _ => 1.0,
+/// The unit of a deviation, the same as that of the smallest detectable one: the statistic's own where it has one,
+/// else the size of the theory value, else 1.
+fn unit(null: &Null, expected: f64) -> f64 {
+    let own = match null {
+        Null::Exact { model, .. } if model.kind == ErrorShape::Location => model.unit,
+        Null::Estimated { unit } => *unit,
+        Null::Exact { .. } | Null::Unjudged(_) | Null::Measured => 0.0,
+    };
+    if own > 0.0 {
+        own
+    } else if expected != 0.0 {
+        expected.abs()
+    } else {
+        1.0
     }
 }
 
-/// How a p-value was obtained, in words.
-fn name_of_test(model: &NullModel) -> String {
+/// How the p-value of a claim is obtained, in words.
+pub fn name_of_test(null: &Null, trials: u64) -> String {
+    match null {
+        Null::Exact { model, .. } => name_of_law(&model.over_trials(trials)),
+        Null::Estimated { .. } => "Student's t over the trials".to_string(),
+        Null::Unjudged(why) => format!("none: {why}"),
+        Null::Measured => String::new(),
+    }
+}
+
+/// What the p-value of a known model rests on, in words.
+fn name_of_law(model: &NullModel) -> String {
     let law = match model.law() {
         _ if model.variance == 0.0 => "a fixed value, up to rounding; conservative: p is 1 or 0",
         Law::Gamma { .. } => "gamma law of exact mean, variance and skewness",

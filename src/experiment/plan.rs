@@ -10,11 +10,15 @@ use crate::statistics::{ColumnMoments, NullModel, StudentModel, planning_level, 
 
 /// Trials of a pilot, from the uppermost trial indices, which no run uses: its draws are independent of the run's,
 /// so planning from them leaves the rates of the run as they are.
-pub const PILOT_TRIALS: u64 = 64;
-/// The pilot's variance is multiplied by this before planning: a χ² with 63 degrees of freedom falls below
-/// 63/1.75 with probability 1e-3, so that a run planned from it misses its `--detect` about as rarely as `--miss`
+pub const PILOT_TRIALS: u64 = 512;
+/// The pilot's variance is multiplied by this before planning: a χ² with 511 degrees of freedom falls below
+/// 511/1.23 with probability 1e-3, so that a run planned from it misses its `--detect` about as rarely as `--miss`
 /// allows.
-const PILOT_MARGIN: f64 = 1.75;
+const PILOT_MARGIN: f64 = 1.23;
+/// The skewness planned with is so many times the pilot's, which falls short of its law's where tails are heavy, …
+const PILOT_SKEWNESS_FACTOR: f64 = 1.5;
+/// … and so much more: two standard errors √(6/512) of a sample's skewness.
+const PILOT_SKEWNESS_MARGIN: f64 = 0.22;
 
 /// Plans the trials of every point so that each row that can be judged at all is judged and sees `rates.detect`.
 ///
@@ -54,17 +58,20 @@ fn plan_point<E: Experiment>(
     level: f64,
     seed: u64,
 ) -> Result<u64> {
-    let sees = |model: &NullModel| {
-        let smallest = model.over_trials(LARGEST_TRIALS).min_detectable(level, rates.miss);
-        smallest.is_some_and(|smallest| smallest <= rates.detect)
-    };
-    let exact: Vec<NullModel> = (point.claims.iter())
+    let smallest = |model: &NullModel| model.over_trials(LARGEST_TRIALS).min_detectable(level, rates.miss);
+    let judged: Vec<NullModel> = (point.claims.iter())
         .filter_map(|claim| match &claim.null {
             Null::Exact { model, .. } => Some(*model),
             Null::Estimated { .. } | Null::Unjudged(_) | Null::Measured => None,
         })
-        .filter(sees)
+        .filter(|model| smallest(model).is_some())
         .collect();
+    let sees = |model: &&NullModel| smallest(model).is_some_and(|smallest| smallest <= rates.detect);
+    let exact: Vec<NullModel> = judged.iter().filter(sees).copied().collect();
+    if exact.is_empty() && !judged.is_empty() {
+        // Planned for no row at all, the run would be a single trial that sees nothing of what was asked for.
+        bail!("--detect {}: needs more than {LARGEST_TRIALS} trials in every row", rates.detect);
+    }
     let for_exact = trials_needed(&exact, level, rates.miss, rates.detect, LARGEST_TRIALS);
     let mut trials = match for_exact {
         Some(trials) => trials,
@@ -94,14 +101,10 @@ fn pilot_models<E: Experiment>(experiment: &E, point: &Outcome, seed: u64) -> Re
             Estimator::Kurtosis { linear, .. } => linear,
         };
         let sample_variance = columns.sample_variance(column)? * PILOT_MARGIN;
-        // The sample skewness of 64 trials is mostly noise; what it would add, the margin covers.
-        Some(StudentModel {
-            expected: expected.value,
-            sample_variance,
-            skewness: 0.0,
-            trials: PILOT_TRIALS,
-            unit: *unit,
-        })
+        // Student's t is trusted only from a number of trials in proportion to the square of the skewness: left out, the
+        // plan would end undecided.
+        let skewness = PILOT_SKEWNESS_FACTOR * columns.skewness(column).unwrap_or(0.0).abs() + PILOT_SKEWNESS_MARGIN;
+        Some(StudentModel { expected: expected.value, sample_variance, skewness, trials: PILOT_TRIALS, unit: *unit })
     });
     Ok(models.collect())
 }

@@ -19,17 +19,27 @@ pub fn holm_adjusted(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// Holm's procedure over families. `rows` holds (family, p) with None, or NaN, for a row that is not judged. The p of a
-/// family is the smallest of its members (in theory they are equal; differing by rounding is fine, but grouping
-/// statistics that truly differ would cheat). Every judged row gets its family's adjusted p; the others None.
+/// Holm's procedure over families. `rows` holds (family, p) with None, or NaN, for a row that is not judged.
+///
+/// A family takes part with the smallest p of its members, and is adjusted to a_f = max over the families before it of
+/// (F − rank)·p. A row is adjusted to max(a_f, (F − rank)·its own p): members that agree (one statistic up to a known
+/// factor) all get a_f, and where only one of them is at fault the others are not condemned with it. No row's
+/// adjusted p is below its family's, so the rate is kept; grouping statistics that truly differ would cheat.
 pub fn holm_by_family<F: Ord + Clone>(rows: &[(F, Option<f64>)]) -> Vec<Option<f64>> {
     let mut smallest: BTreeMap<F, f64> = BTreeMap::new();
     for (family, p) in judged(rows) {
         smallest.entry(family.clone()).and_modify(|least| *least = least.min(p)).or_insert(p);
     }
     let values: Vec<f64> = smallest.values().copied().collect();
-    let adjusted: BTreeMap<&F, f64> = smallest.keys().zip(holm_adjusted(&values)).collect();
-    rows.iter().map(|(family, p)| p.filter(|p| !p.is_nan()).and_then(|_| adjusted.get(family).copied())).collect()
+    let adjusted: BTreeMap<&F, (f64, f64)> =
+        smallest.iter().zip(holm_adjusted(&values)).map(|((family, &p), adjusted)| (family, (p, adjusted))).collect();
+    let families_from = |least: f64| values.iter().filter(|&&p| p >= least).count() as f64;
+    let of_row = |(family, p): &(F, Option<f64>)| {
+        let own = p.filter(|p| !p.is_nan())?;
+        let &(least, adjusted) = adjusted.get(family)?;
+        Some(adjusted.max((families_from(least) * own).min(1.0)))
+    };
+    rows.iter().map(of_row).collect()
 }
 
 /// The number of families with at least one judged row.
@@ -98,8 +108,11 @@ mod tests {
         ];
         assert_eq!(judged_families(&rows), 2);
         // Two families: variance 2·0.02 = 0.04 for both its rows, mean max(0.04, 0.03) = 0.04.
-        let expected = [Some(0.04), Some(0.04), Some(0.04), None, None, None];
+        let expected = [Some(0.04), Some(0.04), Some(0.040_000_000_2), None, None, None];
         assert_eq!(holm_by_family(&rows), expected);
+        // Raw and scaled variance of a wrong scale: the raw row is sound and stays so, 2·0.5 → 1.
+        let fault = [("variance", Some(0.5)), ("variance", Some(1e-9)), ("mean", Some(0.2))];
+        assert_eq!(holm_by_family(&fault), [Some(1.0), Some(2e-9), Some(0.2)]);
         // Rows counted one by one would have given 0.06.
         assert!((holm_adjusted(&[0.02, 0.03, 0.02])[0] - 0.06).abs() < 1e-15);
         assert_eq!(planning_level(0.05, 5), 0.01);

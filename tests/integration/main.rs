@@ -1,2 +1,14 @@
 //! Behaviour of the whole program and of its parts in processes of their own.
+
+mod architecture;
+mod exit_codes;
+mod golden;
 mod interrupt;
+mod output;
+mod per_trial;
+mod precisions;
+mod program;
+mod reproducibility;
+mod rows;
+mod terminal;
+mod usage_errors;

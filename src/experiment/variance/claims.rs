@@ -102,13 +102,13 @@ impl LogitTheory {
         };
         let mut claims = vec![
             claim("logit_mean", mean(first), self.logit_mean(factor)),
-            claim("logit_variance", mean(first + 1), self.logit_variance(factor)),
+            claim("logit_variance", mean(first + 1), self.logit_variance(scale)),
             claim("logit_kurtosis", kurtosis, self.logit_kurtosis()),
         ];
         if let Some(correlated) = &self.correlated {
             let unit = factor.abs() * (self.shape.depth() as f64).sqrt() * self.law.sd.powi(2);
             let expected = [correlated.diagonal_mean() * factor, correlated.diagonal_variance() * factor.powi(2)];
-            let units = [unit, 0.0];
+            let units = [unit.max(expected[0].abs()), 0.0];
             for (index, statistic) in DIAGONAL_MEASURES.into_iter().enumerate() {
                 let judged = if self.shape.queries() < 2 {
                     (None, Null::Unjudged("needs two tokens".to_string()))
@@ -125,10 +125,13 @@ impl LogitTheory {
     pub(super) fn entry_claims(&self) -> Vec<Claim> {
         let depth = self.shape.depth() as u64;
         let counts = [self.shape.queries() as u64 * depth, self.shape.keys() as u64 * depth];
+        // A wrong standard deviation is the finding of the variance's row: it must not make the mean look wrong.
+        let sd = self.law.sd;
+        let centred = EntryLaw::new(self.law.entries, 0.0, sd).expect("a checked law");
         let mean = |count: u64| {
-            let model = entries::mean_of_entries(self.assumed, count).map(|cumulants| {
-                let step = if self.on_lattice() { 2.0 / count as f64 } else { 0.0 };
-                self.model(cumulants, ErrorShape::Location, 1.0, step, 0.0)
+            let model = entries::mean_of_entries(centred, count).map(|cumulants| {
+                let step = if self.on_lattice() { 2.0 * sd / count as f64 } else { 0.0 };
+                self.model(cumulants, ErrorShape::Location, sd, step, 0.0)
             });
             (0.0, self.judged(model, 4))
         };
@@ -168,10 +171,11 @@ impl LogitTheory {
 
     fn logit_mean(&self, factor: f64) -> (Option<f64>, Null) {
         let depth = self.shape.depth() as f64;
-        let unit = factor.abs() * depth.sqrt() * self.law.sd.powi(2);
         let expected = self.raw_mean() * factor;
+        // A mean is never asked to be known better than its logits scatter, however near to 0 it is.
+        let unit = (factor.abs() * depth.sqrt() * self.law.sd.powi(2)).max(expected.abs());
         if self.correlated.is_some() {
-            return (Some(expected), Null::Estimated { unit: if expected == 0.0 { unit } else { 0.0 } });
+            return (Some(expected), Null::Estimated { unit });
         }
         let model = trial_cumulants::mean_of_logits(self.shape, self.entry, self.entry).map(|cumulants| {
             // Sums of products of sums of ±1: even numbers times even numbers for even n and m.
@@ -179,17 +183,17 @@ impl LogitTheory {
             let step = if self.on_lattice() { 4.0 * self.law.sd.powi(2) * factor.abs() / count } else { 0.0 };
             // Sums of products of independent normals: the product-normal law itself.
             let exact = self.law.entries == Entries::Normal && self.law.mean == 0.0;
-            let unit = if expected == 0.0 { unit } else { 0.0 };
             let judged = self.model(scaled(cumulants, factor), ErrorShape::Location, unit, step, 0.0);
             if exact { judged.exact() } else { judged }
         });
         (Some(expected), self.judged(model, 4))
     }
 
-    fn logit_variance(&self, factor: f64) -> (Option<f64>, Null) {
+    fn logit_variance(&self, scale: Scale) -> (Option<f64>, Null) {
+        let depth = self.shape.depth();
         if let Some(correlated) = &self.correlated {
             return match correlated.expected_sample_variance() {
-                Some(raw) => (Some(raw * factor * factor), Null::Estimated { unit: 0.0 }),
+                Some(raw) => (Some(scale.of_variance(raw, depth)), Null::Estimated { unit: 0.0 }),
                 None => (None, Null::Unjudged("needs two logits".to_string())),
             };
         }
@@ -199,9 +203,9 @@ impl LogitTheory {
         let count = self.shape.queries() as f64 * self.shape.keys() as f64;
         // Squares of whole numbers of one parity differ by multiples of 4 or 8.
         let step = if self.on_lattice() { 8.0 * self.law.sd.powi(4) / count } else { 0.0 };
-        let square = factor * factor;
+        let square = scale.factor(depth).powi(2);
         let model = self.model(scaled(cumulants, square), ErrorShape::Scale, square, step * square, 1.0);
-        (Some(cumulants.mean * square), self.judged(Some(model), MOMENTS_FOR_VARIANCE))
+        (Some(scale.of_variance(cumulants.mean, depth)), self.judged(Some(model), MOMENTS_FOR_VARIANCE))
     }
 
     fn logit_kurtosis(&self) -> (Option<f64>, Null) {
