@@ -1,6 +1,8 @@
 //! Measures the false-alarm rate of every row of `attn variance` over many seeds:
 //!
-//! `cargo bench --bench calibration -- -o data/recorded/calibration.csv [--seeds 2000]`
+//! `cargo bench --bench calibration -- -o data/recorded/calibration.csv [--seeds 2000] [--cell normal,64,64,64,50]`
+//!
+//! (`--cell` runs one cell alone: entries, queries, keys, d_k, trials.)
 //!
 //! A correct implementation is run again and again; each row's p-value must fall below a level as often as the level
 //! says. Where the row says that its test is conservative it may be less often; where the size is too small to judge
@@ -28,6 +30,7 @@ fn main() {
     };
     let seeds: u64 = option("--seeds").map_or(2000, |text| text.parse().expect("a whole number of seeds"));
     let path = option("-o").expect("-o FILE, where the table goes");
+    let only = option("--cell");
     let mut table = csv::Writer::from_writer(Vec::new());
     let header = "entries,n_queries,n_keys,d_k,trials,statistic,test,asked_rate,seeds,judged,false_alarms,measured_rate,\
                   interval_low,interval_high,uniformity_p,outcome";
@@ -38,6 +41,10 @@ fn main() {
             for d_k in [1, 4, 64] {
                 for trials in [3, 50] {
                     let sizes = Sizes { d_k, queries, keys };
+                    let name = format!("{entries},{queries},{keys},{d_k},{trials}");
+                    if only.as_ref().is_some_and(|only| *only != name) {
+                        continue;
+                    }
                     cell(&mut table, entries, sizes, trials, seeds);
                 }
             }

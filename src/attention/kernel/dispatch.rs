@@ -1,5 +1,6 @@
 //! What ties an element type to its kernels; out of reach for other modules, which seals `Element`.
 
+use super::row_sums::RowSums;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use super::{Element, InstructionSet, LaneTotals, portable};
@@ -44,6 +45,7 @@ pub trait Dispatch:
     + Add<Output = Self>
     + Mul<Output = Self>
     + Neg<Output = Self>
+    + RowSums
 {
     fn tile(set: InstructionSet) -> TileShape;
 

@@ -28,14 +28,19 @@
 //! an L3 cache.
 
 mod dispatch;
+mod exponential;
 mod pack;
 mod portable;
+mod registers;
+mod row_sums;
+mod softmax;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use pack::{PackedKeys, PackedQueries};
+pub use softmax::{RowStatistics, SoftmaxWorkspace, packed_row_statistics};
 
 use crate::number::Real;
 use std::fmt;

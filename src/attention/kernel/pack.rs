@@ -16,15 +16,20 @@ const PACKING_DEPTH: usize = 64;
 ///
 /// Alignment here is for speed alone: no kernel relies on it for soundness.
 #[derive(Debug)]
-struct AlignedBuffer<T> {
+pub(super) struct AlignedBuffer<T> {
     storage: Vec<T>,
     offset: usize,
     length: usize,
 }
 
 impl<T: Element> AlignedBuffer<T> {
+    /// A buffer without memory.
+    pub(super) fn new() -> Self {
+        Self { storage: Vec::new(), offset: 0, length: 0 }
+    }
+
     /// Makes the buffer `length` elements long; what they hold afterwards is unspecified.
-    fn resize(&mut self, length: usize) {
+    pub(super) fn resize(&mut self, length: usize) {
         let spare = ALIGNMENT / size_of::<T>();
         let needed = length.checked_add(spare).expect("panel size overflows");
         if self.storage.len() < needed {
@@ -38,7 +43,7 @@ impl<T: Element> AlignedBuffer<T> {
         &self.storage[self.offset..self.offset + self.length]
     }
 
-    fn as_mut_slice(&mut self) -> &mut [T] {
+    pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
         &mut self.storage[self.offset..self.offset + self.length]
     }
 }
@@ -56,8 +61,7 @@ pub(super) struct Panels<T> {
 impl<T: Element> Panels<T> {
     fn new(instruction_set: InstructionSet, width: usize) -> Self {
         assert!(instruction_set.is_available(), "this machine has no {instruction_set} instructions");
-        let buffer = AlignedBuffer { storage: Vec::new(), offset: 0, length: 0 };
-        Self { buffer, instruction_set, width, rows: 0, depth: 0 }
+        Self { buffer: AlignedBuffer::new(), instruction_set, width, rows: 0, depth: 0 }
     }
 
     fn repack(&mut self, source: &[T], rows: usize, depth: usize) {

@@ -1,0 +1,309 @@
+//! Sums over the exponentials of one row of logits: the inner loops of the softmax statistics.
+
+use super::InstructionSet;
+use super::exponential::{Exponential, exponential};
+#[cfg(target_arch = "x86_64")]
+use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64};
+use super::registers::{Portable, Register};
+use crate::number::Real;
+
+/// Sums over weights w = e^(rate · Δ), Δ = x − reference ≤ 0, of logits x.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct WeightSums {
+    /// Σ w.
+    pub first: f64,
+    /// Σ w².
+    pub second: f64,
+    /// Σ w³.
+    pub third: f64,
+    /// Σ w Δ.
+    pub moment: f64,
+}
+
+/// What can be said of a row without exponentials.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Survey<T> {
+    /// The largest logit; unspecified if one is NaN.
+    pub maximum: T,
+    /// Σ x.
+    pub sum: f64,
+    /// Σ x².
+    pub square_sum: f64,
+}
+
+/// The sums of squares and cubes start from here, and not from 0: added to a normal number, a product below the normal
+/// numbers rounds away, where subnormal sums would be slow. Subtracted again at the end.
+const START: f64 = 1.0 / (1_u128 << 100) as f64;
+
+/// Most doublings that [`RowSums::weigh`] does: each doubles the error of the weights and adds a rounding.
+pub const MOST_DOUBLINGS: u32 = 3;
+
+/// The loops of one element type, by instruction set.
+pub trait RowSums: Exponential + PartialOrd {
+    /// A logit this low has weight 0 and its difference from any other is finite.
+    const ABSENT: Self;
+
+    /// Lanes of the longest register: rows to be weighed are padded to a multiple.
+    const MOST_LANES: usize;
+
+    /// Maximum and power sums of a row.
+    fn survey(set: InstructionSet, row: &[Self]) -> Survey<Self>;
+
+    /// The first place that holds `value`.
+    fn find(set: InstructionSet, row: &[Self], value: Self) -> Option<usize>;
+
+    /// Sums over the weights e^(rate (x − reference)), and if `doublings` > 0 also over those for
+    /// rate · 2^doublings, which are repeated squares of the first. The length of the row is a multiple of `MOST_LANES`.
+    fn weigh(set: InstructionSet, row: &[Self], reference: Self, rate: Self, doublings: u32) -> [WeightSums; 2];
+
+    /// Replaces each number by its exponential; the length is a multiple of `MOST_LANES`.
+    #[cfg(test)]
+    fn exponentials(set: InstructionSet, numbers: &mut [Self]);
+}
+
+#[inline(always)]
+unsafe fn survey<R: Register<Element: RowSums>>(row: &[R::Element]) -> Survey<R::Element> {
+    // Two chains of sums hide the latency of the additions.
+    let (pairs, rest) = (row.chunks_exact(2 * R::LANES), row.chunks_exact(2 * R::LANES).remainder());
+    // SAFETY: the caller has the instructions; each chunk holds two registers.
+    unsafe {
+        let zero = R::splat(R::Element::ZERO);
+        let mut maximum = [R::splat(R::Element::from_f64(f64::NEG_INFINITY)); 2];
+        let mut sum = [zero; 2];
+        let mut square_sum = [zero; 2];
+        for pair in pairs {
+            for side in 0..2 {
+                let x = R::load(pair.as_ptr().add(side * R::LANES));
+                maximum[side] = x.maximum(maximum[side]);
+                sum[side] = sum[side].add(x);
+                square_sum[side] = x.multiply_add(x, square_sum[side]);
+            }
+        }
+        let mut survey = Survey {
+            maximum: maximum[0].maximum(maximum[1]).largest(),
+            sum: sum[0].total() + sum[1].total(),
+            square_sum: square_sum[0].total() + square_sum[1].total(),
+        };
+        for &x in rest {
+            survey.maximum = if x > survey.maximum { x } else { survey.maximum };
+            survey.sum += x.to_f64();
+            survey.square_sum += x.to_f64() * x.to_f64();
+        }
+        survey
+    }
+}
+
+#[inline(always)]
+unsafe fn find<R: Register<Element: RowSums>>(row: &[R::Element], value: R::Element) -> Option<usize> {
+    // SAFETY: the caller has the instructions; each chunk holds a register.
+    let equals_anywhere = |chunk: &[R::Element]| unsafe { R::load(chunk.as_ptr()).equals_anywhere(R::splat(value)) };
+    let chunks = row.chunks_exact(R::LANES);
+    let whole = chunks.len();
+    let chunk = chunks.enumerate().find(|(_, chunk)| equals_anywhere(chunk)).map_or(whole, |(chunk, _)| chunk);
+    let start = chunk * R::LANES;
+    row[start..].iter().position(|&x| x == value).map(|place| start + place)
+}
+
+/// The sums while they are taken.
+#[derive(Clone, Copy)]
+struct Sums<R> {
+    first: R,
+    second: R,
+    third: R,
+    moment: R,
+}
+
+impl<R: Register> Sums<R> {
+    #[inline(always)]
+    unsafe fn new() -> Self {
+        // SAFETY: the caller has the instructions.
+        unsafe {
+            let (zero, start) = (R::splat(R::Element::ZERO), R::splat(R::Element::from_f64(START)));
+            Self { first: zero, second: zero, third: start, moment: zero }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add(&mut self, weight: R, square: R, difference: R, cube_bound: R) {
+        // SAFETY: the caller has the instructions.
+        unsafe {
+            self.first = self.first.add(weight);
+            self.second = self.second.add(square);
+            let factor = if R::FUSED { weight } else { weight.kept_from(difference, cube_bound) };
+            self.third = square.multiply_add(factor, self.third);
+            self.moment = weight.multiply_add(difference, self.moment);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn total(self) -> WeightSums {
+        // SAFETY: the caller has the instructions.
+        unsafe {
+            WeightSums {
+                first: self.first.total(),
+                second: self.second.total(),
+                third: self.third.total() - R::LANES as f64 * START,
+                moment: self.moment.total(),
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32>(
+    row: &[R::Element],
+    reference: R::Element,
+    rate: R::Element,
+) -> [WeightSums; 2] {
+    let chunks = row.chunks_exact(R::LANES);
+    assert!(chunks.remainder().is_empty(), "the row is not padded");
+    // Products that would be subnormal are left out, since such arithmetic is slow; the bounds are those of Δ.
+    let bound = |rate: f64, power: f64| R::Element::from_f64(R::Element::LEAST.to_f64() / (rate * power));
+    let large_rate = rate.to_f64() * f64::from(1_u32 << DOUBLINGS);
+    let rates = [rate.to_f64(), large_rate];
+    // SAFETY: the caller has the instructions; each chunk holds a register.
+    unsafe {
+        let (reference, rate) = (R::splat(reference), R::splat(rate));
+        let square_bounds = rates.map(|rate| R::splat(bound(rate, 2.0)));
+        let cube_bounds = rates.map(|rate| R::splat(bound(rate, 3.0)));
+        let large_bound = R::splat(bound(large_rate, 1.0));
+        let mut sums = [Sums::<R>::new(); 2];
+        for chunk in chunks {
+            let difference = R::load(chunk.as_ptr()).subtract(reference);
+            let weight = exponential(difference.multiply(rate));
+            let square = weight.multiply(weight.kept_from(difference, square_bounds[0]));
+            sums[0].add(weight, square, difference, cube_bounds[0]);
+            if DOUBLINGS > 0 {
+                let mut large = square;
+                if DOUBLINGS > 1 {
+                    // Where the last power is a normal number, so is every power on the way.
+                    large = large.multiply(large.kept_from(difference, large_bound));
+                }
+                for _ in 2..DOUBLINGS {
+                    large = large.multiply(large);
+                }
+                let square = large.multiply(large.kept_from(difference, square_bounds[1]));
+                sums[1].add(large, square, difference, cube_bounds[1]);
+            }
+        }
+        [sums[0].total(), sums[1].total()]
+    }
+}
+
+macro_rules! loops {
+    ($name:ident, $element:ident, $register:ty $(, $features:literal)?) => {
+        mod $name {
+            use super::*;
+
+            /// # Safety
+            /// The machine must have the instructions.
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn survey(row: &[$element]) -> Survey<$element> {
+                // SAFETY: the caller's promise.
+                unsafe { super::survey::<$register>(row) }
+            }
+
+            /// # Safety
+            /// The machine must have the instructions.
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn find(row: &[$element], value: $element) -> Option<usize> {
+                // SAFETY: the caller's promise.
+                unsafe { super::find::<$register>(row, value) }
+            }
+
+            /// # Safety
+            /// The machine must have the instructions.
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn weigh<const DOUBLINGS: u32>(
+                row: &[$element],
+                reference: $element,
+                rate: $element,
+            ) -> [WeightSums; 2] {
+                // SAFETY: the caller's promise.
+                unsafe { super::weigh::<$register, DOUBLINGS>(row, reference, rate) }
+            }
+
+            /// Replaces each number by its exponential.
+            ///
+            /// # Safety
+            /// The machine must have the instructions.
+            #[cfg(test)]
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn exponentials(row: &mut [$element]) {
+                for chunk in row.chunks_exact_mut(<$register>::LANES) {
+                    // SAFETY: the caller's promise; a chunk is a register long.
+                    unsafe { exponential(<$register>::load(chunk.as_ptr())).store(chunk.as_mut_ptr()) };
+                }
+            }
+        }
+    };
+}
+
+macro_rules! by_set {
+    ($set:ident, $avx512:ident, $avx2:ident, $portable:ident, $($call:tt)*) => {
+        match $set {
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512 => $avx512::$($call)*,
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2 => $avx2::$($call)*,
+            _ => $portable::$($call)*,
+        }
+    };
+}
+macro_rules! row_sums {
+    ($element:ident, most_lanes: $most_lanes:literal, $avx512:ident, $avx2:ident, $portable:ident) => {
+        impl RowSums for $element {
+            const ABSENT: Self = -Self::MAX / 4.0;
+            const MOST_LANES: usize = $most_lanes;
+
+            fn survey(set: InstructionSet, row: &[Self]) -> Survey<Self> {
+                // SAFETY: nothing is packed for an instruction set the machine lacks.
+                unsafe { by_set!(set, $avx512, $avx2, $portable, survey(row)) }
+            }
+
+            fn find(set: InstructionSet, row: &[Self], value: Self) -> Option<usize> {
+                // SAFETY: as above.
+                unsafe { by_set!(set, $avx512, $avx2, $portable, find(row, value)) }
+            }
+
+            #[cfg(test)]
+            fn exponentials(set: InstructionSet, numbers: &mut [Self]) {
+                // SAFETY: as above.
+                unsafe { by_set!(set, $avx512, $avx2, $portable, exponentials(numbers)) }
+            }
+
+            fn weigh(
+                set: InstructionSet,
+                row: &[Self],
+                reference: Self,
+                rate: Self,
+                doublings: u32,
+            ) -> [WeightSums; 2] {
+                // SAFETY: as above.
+                unsafe {
+                    match doublings {
+                        0 => by_set!(set, $avx512, $avx2, $portable, weigh::<0>(row, reference, rate)),
+                        1 => by_set!(set, $avx512, $avx2, $portable, weigh::<1>(row, reference, rate)),
+                        2 => by_set!(set, $avx512, $avx2, $portable, weigh::<2>(row, reference, rate)),
+                        MOST_DOUBLINGS => by_set!(set, $avx512, $avx2, $portable, weigh::<3>(row, reference, rate)),
+                        _ => unreachable!("at most {MOST_DOUBLINGS} doublings"),
+                    }
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+loops!(avx512_f32, f32, Avx512F32, "avx512f,avx512dq");
+#[cfg(target_arch = "x86_64")]
+loops!(avx512_f64, f64, Avx512F64, "avx512f,avx512dq");
+#[cfg(target_arch = "x86_64")]
+loops!(avx2_f32, f32, Avx2F32, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+loops!(avx2_f64, f64, Avx2F64, "avx2,fma");
+loops!(portable_f32, f32, Portable<f32, 16>);
+loops!(portable_f64, f64, Portable<f64, 8>);
+
+row_sums!(f32, most_lanes: 16, avx512_f32, avx2_f32, portable_f32);
+row_sums!(f64, most_lanes: 8, avx512_f64, avx2_f64, portable_f64);
