@@ -7,10 +7,10 @@
 
 use attn::attention::kernel::{Element, PackedKeys, PowerSums};
 use attn::attention::{Logits, Precision, Scale, ScaledDotProduct};
-use attn::experiment::judge::{self, Outcome};
-use attn::experiment::progress::Progress;
+use attn::experiment::calibration::outcome_of;
+use attn::experiment::judge;
 use attn::experiment::variance::VarianceExperiment;
-use attn::experiment::{ErrorRates, Experiment, InputLaw, Sizes, engine, plan};
+use attn::experiment::{ErrorRates, Experiment, InputLaw, Sizes, plan};
 use attn::sampling::Entries;
 use attn::statistics::{binomial, holm_by_family, planning_level};
 use rayon::prelude::*;
@@ -84,11 +84,10 @@ fn rejections(sizes: Sizes, rates: &ErrorRates, fault: f64, seeds: u64) -> (u64,
     let claims = experiment.claims();
     let variance = claims.iter().position(|claim| claim.statistic == "logit_variance").expect("the claim");
     let rejected = |seed: &u64| {
-        let columns = engine::run(&experiment, *seed, 0..trials, &Progress::silent(), |_, _| Ok(())).expect("a run");
-        let outcome = Outcome { sizes, trials, claims: claims.clone(), columns };
+        let outcome = outcome_of(&experiment, trials, *seed);
         let families = judge::families(std::slice::from_ref(&outcome), &[]);
         let p_values = judge::p_values(&outcome, planning_level(rates.false_alarm, families));
-        let of_family: Vec<_> = claims.iter().map(|claim| claim.family).zip(p_values).collect();
+        let of_family: Vec<_> = claims.iter().map(|claim| claim.family.clone()).zip(p_values).collect();
         holm_by_family(&of_family)[variance].is_some_and(|p| p < rates.false_alarm)
     };
     let count = (0..seeds).collect::<Vec<_>>().par_iter().filter(|seed| rejected(seed)).count();

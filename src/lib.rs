@@ -15,6 +15,33 @@
 //!
 //! For i.i.d. entries of mean 0 and variance 1: E\[QKᵀ\] = 0, Var\[QKᵀ\] = d_k, Var\[QKᵀ/√d_k\] = 1 (Vaswani et al. 2017).
 //!
+//! # Example
+//!
+//! Theory alone, and 400 draws held against it at a false-alarm rate of one in a million:
+//!
+//! ```
+//! use attn::attention::{Precision, Scale};
+//! use attn::experiment::calibration::outcome_of;
+//! use attn::experiment::judge;
+//! use attn::experiment::variance::VarianceExperiment;
+//! use attn::experiment::{ErrorRates, InputLaw, Sizes};
+//! use attn::report::Verdict;
+//! use attn::sampling::Entries;
+//! use attn::theory::{entry_moments::EntryLaw, logits};
+//!
+//! let entry = EntryLaw::new(Entries::Normal, 0.0, 1.0)?;
+//! assert_eq!(logits::variance(64, entry, entry), 64.0);
+//!
+//! let (sizes, trials) = (Sizes { d_k: 64, queries: 61, keys: 67 }, 400);
+//! let law = InputLaw::standard(Entries::Normal);
+//! let experiment = VarianceExperiment::new(sizes, law, &[Scale::InverseSqrtWidth], Precision::F32);
+//! let outcome = outcome_of(&experiment, trials, 0);
+//! let rates = ErrorRates { false_alarm: 1e-6, miss: 1e-3, detect: 0.1 };
+//! let rows = judge::rows(&[outcome], &[], &rates, |row| row);
+//! assert!(rows.iter().all(|row| row.verdict == Verdict::Upheld));
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+//!
 //! # Modules
 //!
 //! [`sampling`] draws, [`attention`] is under test, [`theory`] says what to expect; these three do not know each

@@ -5,7 +5,9 @@ mod logits;
 mod precision;
 pub mod reference;
 mod scale;
+pub mod softmax;
 
 pub use logits::{Logits, ScaledDotProduct};
 pub use precision::Precision;
 pub use scale::Scale;
+pub use softmax::{ScaledSoftmax, Softmax};

@@ -4,13 +4,14 @@
 //! option, the value and the rule in one line.
 
 pub mod shared;
+pub mod softmax_spikiness;
 pub mod variance;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands;
 use crate::report::json;
@@ -40,6 +41,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Variance(variance::VarianceArguments),
+    SoftmaxSpikiness(softmax_spikiness::SoftmaxSpikinessArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -47,11 +49,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return usage_error(&error),
+        Err(error) => return usage_error(&error, &arguments),
     };
     let invocation = invocation(&arguments);
     let result = match cli.command {
         Command::Variance(arguments) => commands::variance::run(&arguments, &invocation),
+        Command::SoftmaxSpikiness(arguments) => commands::softmax_spikiness::run(&arguments, &invocation),
     };
     match result {
         Ok(code) => ExitCode::from(code as u8),
@@ -63,7 +66,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Help and version go to stdout with code 0; anything else is one line on stderr with code 2.
-fn usage_error(error: &clap::Error) -> ExitCode {
+fn usage_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A closed pipe (`attn --help | head -1`) is not an error.
@@ -82,9 +85,12 @@ fn usage_error(error: &clap::Error) -> ExitCode {
                 .filter(|line| !line.is_empty() && !line.starts_with("Usage:"))
                 .filter(|line| !line.starts_with("For more information"))
                 .collect();
-            let message = one_line(&message.join(" "));
+            let message = one_line(&message.join(" ")).replace(" tip: ", "; tip: ");
             let message = message.strip_prefix("error: ").unwrap_or(&message);
-            eprintln!("attn: error: {message} (see 'attn --help')");
+            let subcommand = (arguments.get(1).and_then(|word| word.to_str()))
+                .filter(|word| Cli::command().find_subcommand(word).is_some())
+                .map_or(String::new(), |word| format!(" {word}"));
+            eprintln!("attn: error: {message} (see 'attn{subcommand} --help')");
             ExitCode::from(EXIT_USAGE)
         }
     }
@@ -107,7 +113,6 @@ mod tests {
 
     #[test]
     fn the_command_line_definition_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 }

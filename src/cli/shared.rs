@@ -9,7 +9,7 @@ pub struct SharedArguments {
     #[arg(long, value_name = "LIST", default_value = "64", help_heading = "Sizes", allow_hyphen_values = true)]
     pub dk: String,
 
-    /// Number of queries n (rows of Q): a list or a doubling range
+    /// Number of queries n (rows of Q): a list or a doubling range; every combination with --dk and --keys is run
     #[arg(
         short = 'n',
         long,
@@ -62,7 +62,7 @@ pub struct SharedArguments {
     #[arg(long, value_name = "R", default_value = "0", help_heading = "What is drawn", allow_hyphen_values = true)]
     pub correlation: String,
 
-    /// Factors on QKᵀ: none, inv-sqrt-dk, inv-dk, or a number; a list
+    /// Factors on QKᵀ: none (1), inv-sqrt-dk (1/√d_k), inv-dk (1/d_k), or a number; a list
     #[arg(
         long,
         value_name = "LIST",
@@ -84,7 +84,7 @@ pub struct SharedArguments {
     #[arg(long, value_name = "N", help_heading = "What is run", allow_hyphen_values = true)]
     pub threads: Option<String>,
 
-    /// Run only the trials of shard I of K (1-based) and write them to --per-trial, e.g. 2/8
+    /// Run only the trials of shard I of K (1-based) and write them to --per-trial, for a later merge, e.g. 2/8
     #[arg(long, value_name = "I/K", help_heading = "What is run", allow_hyphen_values = true)]
     pub shard: Option<String>,
 

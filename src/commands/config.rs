@@ -153,7 +153,7 @@ fn file_meant(path: &Path) -> PathBuf {
 }
 
 /// Reads one option; an error is `--option value: rule`.
-fn option<T>(name: &str, text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T> {
+pub(super) fn option<T>(name: &str, text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T> {
     read(text).map_err(|rule| anyhow!("{rule}")).with_context(|| format!("{name} {}", shown(text)))
 }
 

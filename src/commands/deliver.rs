@@ -9,7 +9,7 @@ use super::ExitStatus;
 use super::config::Config;
 use crate::report::json::Run;
 use crate::report::plot::PictureFormat;
-use crate::report::table::{Colour, Layout};
+use crate::report::table::{Colour, Layout, paragraph};
 use crate::report::{AtomicFile, Format, Row, Verdict, csv, json, markdown, plot, stdout, table};
 
 /// Columns of text of a table in a file.
@@ -52,18 +52,25 @@ impl Destinations {
         Ok(())
     }
 
-    /// Writes the rows and the picture, then gives every file its name.
+    /// Writes the rows and the picture (`remarks` only where people read), then gives every file its name.
     ///
     /// # Errors
     /// When a file cannot be written; those not yet named are then not there.
-    pub fn deliver(mut self, command: &str, invocation: &str, config: &Config, rows: &[Row]) -> Result<()> {
+    pub fn deliver(
+        mut self,
+        command: &str,
+        invocation: &str,
+        config: &Config,
+        rows: &[Row],
+        remarks: &[String],
+    ) -> Result<()> {
         let run = Run {
             command: command.to_string(),
             invocation: invocation.to_string(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             seed: Some(config.seed),
         };
-        let render = |output: &mut dyn Write, terminal: bool| render(&run, rows, config, terminal, output);
+        let render = |output: &mut dyn Write, terminal: bool| render(&run, rows, remarks, config, terminal, output);
         if let Some(file) = &mut self.plot {
             let path = config.plot.as_deref().context("a plot has a path")?;
             plot::write(rows, PictureFormat::of_path(path)?, file).context("--plot")?;
@@ -82,15 +89,29 @@ impl Destinations {
 }
 
 /// Writes the rows in the format asked for.
-fn render(run: &Run, rows: &[Row], config: &Config, terminal: bool, output: &mut dyn Write) -> io::Result<()> {
+fn render(
+    run: &Run,
+    rows: &[Row],
+    remarks: &[String],
+    config: &Config,
+    terminal: bool,
+    output: &mut dyn Write,
+) -> io::Result<()> {
     let rate = Some(config.rates.false_alarm);
     match config.format {
         Format::Csv => csv::write(rows, output),
         Format::Json => json::write(run, rows, output),
-        Format::Markdown => markdown::write(rows, rate, output),
-        Format::Table if terminal => table::write(rows, &Layout::of_stdout(rate), output),
+        Format::Markdown => {
+            markdown::write(rows, rate, &mut *output)?;
+            remarks.iter().try_for_each(|remark| write!(output, "\n{remark}\n"))
+        }
         Format::Table => {
-            table::write(rows, &Layout { width: FILE_WIDTH, colour: Colour::Plain, false_alarm: rate }, output)
+            let layout = match terminal {
+                true => Layout::of_stdout(rate),
+                false => Layout { width: FILE_WIDTH, colour: Colour::Plain, false_alarm: rate },
+            };
+            table::write(rows, &layout, &mut *output)?;
+            remarks.iter().try_for_each(|remark| write!(output, "\n{}", paragraph(remark, layout.width)))
         }
     }
 }

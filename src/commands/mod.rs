@@ -4,6 +4,7 @@ pub mod config;
 pub mod deliver;
 mod parse;
 mod simulate;
+pub mod softmax_spikiness;
 pub mod variance;
 
 /// What the process tells its caller.

@@ -44,13 +44,13 @@ pub fn sizes(text: &str) -> Result<Vec<usize>, String> {
 
 /// One size: a whole number ≥ 1.
 fn size(text: &str) -> Result<usize, String> {
-    match text.trim().parse::<u64>() {
-        Ok(0) => Err("must be at least 1".to_string()),
-        Ok(value) if value <= LARGEST_SIZE => Ok(value as usize),
-        Ok(_) => Err(format!("must be at most {LARGEST_SIZE}")),
-        Err(_) => {
-            Err(format!("'{}' is not a whole number; expected for example 64, 16,64,256 or 16..1024", text.trim()))
-        }
+    let text = text.trim();
+    let whole = text.parse::<u64>().ok().or_else(|| count(text, u64::MAX).ok());
+    match whole {
+        Some(0) => Err("must be at least 1".to_string()),
+        Some(value) if value <= LARGEST_SIZE => Ok(value as usize),
+        Some(_) => Err(format!("must be at most {LARGEST_SIZE}")),
+        None => Err(format!("'{}' is not a whole number; expected for example 64, 16,64,256 or 16..1024", text.trim())),
     }
 }
 
@@ -100,7 +100,15 @@ pub fn finite(text: &str) -> Result<f64, String> {
 
 /// The law of the entries.
 pub fn entries(text: &str) -> Result<Entries, String> {
-    text.trim().parse().map_err(|error: ParseEntriesError| error.to_string())
+    let text = text.trim();
+    // The caller shows the value: only the rule is wanted here.
+    text.parse().map_err(|error: ParseEntriesError| {
+        let error = error.to_string();
+        match error.strip_prefix(&format!("{text}: ")) {
+            Some(rule) => rule.to_string(),
+            None => error.replacen(&format!("unknown entries '{text}': "), "", 1),
+        }
+    })
 }
 
 /// A seed: a whole number below 2⁶⁴, or `random`, which asks the operating system.

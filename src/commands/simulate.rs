@@ -11,8 +11,11 @@ use crate::experiment::judge::{self, Outcome, Sweep};
 use crate::experiment::per_trial::{PerTrialWriter, RunFields};
 use crate::experiment::plan;
 use crate::experiment::progress::Progress;
-use crate::experiment::{Experiment, Sizes, engine};
+use crate::experiment::series::Series;
+use crate::experiment::{Experiment, InputLaw, Sizes, engine};
 use crate::report::Row;
+use crate::report::number::percent;
+use crate::report::summary::Summary;
 
 /// Operations a second that one core reaches at most: only to refuse what could never end.
 const FASTEST_CORE: f64 = 2e11;
@@ -31,6 +34,21 @@ pub fn simulate<E: Experiment>(
     invocation: &str,
     experiments: &[E],
     sweep: impl Fn(&[Outcome]) -> Vec<Sweep> + Sync,
+) -> Result<ExitStatus> {
+    simulate_and_remark(command, config, invocation, experiments, sweep, |_| Vec::new())
+}
+
+/// The same with sentences for people, made from the rows, below a table.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_and_remark<E: Experiment>(
+    command: &str,
+    config: &Config,
+    invocation: &str,
+    experiments: &[E],
+    sweep: impl Fn(&[Outcome]) -> Vec<Sweep> + Sync,
+    remarks: impl Fn(&[Row]) -> Vec<String> + Sync,
 ) -> Result<ExitStatus> {
     let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     experiments.iter().try_for_each(|experiment| refuse_impossible_memory(experiment, threads))?;
@@ -53,7 +71,10 @@ pub fn simulate<E: Experiment>(
             return Ok(ExitStatus::Upheld);
         }
         let rows = judge::rows(&outcomes, &sweep(&outcomes), &config.rates, |row| describe(row, command, config));
-        destinations.deliver(command, invocation, config, &rows)?;
+        destinations.deliver(command, invocation, config, &rows, &remarks(&rows))?;
+        if config.output.is_some() && !config.quiet {
+            eprintln!("attn: {}", Summary::of(&rows).sentence(Some(config.rates.false_alarm)));
+        }
         Ok(deliver::exit_status(&rows))
     })
 }
@@ -81,10 +102,13 @@ fn run<E: Experiment>(
     for (experiment, &trials) in experiments.iter().zip(trials) {
         let sizes = experiment.sizes();
         let range = config.shard.map_or(0..trials, |shard| shard.trials(trials));
+        let claims = experiment.claims();
+        let mut series = Series::new(&claims, trials);
         let columns = engine::run(experiment, config.seed, range, progress, |trial, values| {
+            series.push(values);
             writer.as_mut().map_or(Ok(()), |writer| writer.write(sizes, trials, trial, values))
         })?;
-        outcomes.push(Outcome { sizes, trials, claims: experiment.claims(), columns });
+        outcomes.push(Outcome { sizes, trials, claims, columns, series: series.finish() });
     }
     writer.map(PerTrialWriter::finish).transpose()?;
     Ok(outcomes)
@@ -108,16 +132,23 @@ fn note(config: &Config, trials: &[u64]) {
     }
     let (least, most) = (trials.iter().min().unwrap_or(&0), trials.iter().max().unwrap_or(&0));
     let trials = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    let trials = if trials == "1" { "1 trial".to_string() } else { format!("{trials} trials") };
     let planned = match config.trials {
         Some(_) => String::new(),
         None => format!(
-            ", planned to see a deviation of {} % with a false-alarm rate of {:e} and a miss rate of {:e}",
-            100.0 * config.rates.detect,
+            ", planned to see a deviation of {} with a false-alarm rate of {:e} and a miss rate of {:e}",
+            percent(config.rates.detect),
             config.rates.false_alarm,
             config.rates.miss
         ),
     };
-    eprintln!("attn: seed {}, {trials} trials{planned}", config.seed);
+    eprintln!("attn: seed {}, {trials}{planned}", config.seed);
+    if config.law != InputLaw::standard(config.law.entries) {
+        eprintln!(
+            "attn: rows of logits are held against the general law for these entries, rows of entries (q_, k_, qk_) \
+             against the derivation's assumptions"
+        );
+    }
 }
 
 /// Refuses sizes whose Q and K no memory here holds.

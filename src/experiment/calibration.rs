@@ -6,6 +6,7 @@ use super::LARGEST_TRIALS;
 use super::engine::{self, Experiment};
 use super::judge::{self, Outcome};
 use super::progress::Progress;
+use super::series::Series;
 use crate::statistics::{holm_by_family, planning_level};
 
 /// How one row behaved over the seeds, at one level.
@@ -69,8 +70,8 @@ pub fn calibrate<E: Experiment>(
         }
         let rejected = |outcome: &&Outcome| {
             let p_values = judge::p_values(outcome, planning_level(level, families));
-            let of_family = outcome.claims.iter().map(|claim| claim.family).zip(p_values).collect::<Vec<_>>();
-            holm_by_family(&of_family).into_iter().flatten().any(|p| p < level)
+            let of_family = outcome.claims.iter().map(|claim| claim.family.clone()).zip(p_values).collect::<Vec<_>>();
+            judge::is_broken(outcome) || holm_by_family(&of_family).into_iter().flatten().any(|p| p < level)
         };
         let rejected = outcomes.par_iter().filter(rejected).count() as u64;
         runs.push(RunRates { false_alarm: level, seeds, rejected });
@@ -78,9 +79,14 @@ pub fn calibrate<E: Experiment>(
     (rows, runs)
 }
 
-/// One run of one seed.
-fn outcome_of<E: Experiment>(experiment: &E, trials: u64, seed: u64) -> Outcome {
-    let columns = engine::run(experiment, seed, 0..trials, &Progress::silent(), |_, _| Ok(()));
+/// One run of one seed, to be judged.
+pub fn outcome_of<E: Experiment>(experiment: &E, trials: u64, seed: u64) -> Outcome {
+    let claims = experiment.claims();
+    let mut series = Series::new(&claims, trials);
+    let columns = engine::run(experiment, seed, 0..trials, &Progress::silent(), |_, values| {
+        series.push(values);
+        Ok(())
+    });
     let columns = columns.expect("nothing in this run can fail");
-    Outcome { sizes: experiment.sizes(), trials, claims: experiment.claims(), columns }
+    Outcome { sizes: experiment.sizes(), trials, claims, columns, series: series.finish() }
 }

@@ -1,5 +1,8 @@
 //! What an experiment claims of what it measures.
 
+use std::borrow::Cow;
+
+use super::trial_test::TrialTest;
 use crate::attention::Scale;
 use crate::report::TheoryKind;
 use crate::statistics::NullModel;
@@ -13,7 +16,7 @@ pub struct Claim {
     pub scale: Option<Scale>,
     /// Claims of one parameter point with the same family are one statistic up to a known factor: they count once
     /// in the correction for multiple rows.
-    pub family: &'static str,
+    pub family: Cow<'static, str>,
     /// How the estimate comes from the trials' values.
     pub estimator: Estimator,
     /// What theory says.
@@ -36,6 +39,11 @@ pub struct Expected {
 pub enum Estimator {
     /// The mean over the trials of one column.
     Mean {
+        /// The column.
+        column: usize,
+    },
+    /// The square root of the mean over the trials of one column; the null model is that of the mean itself.
+    RootMean {
         /// The column.
         column: usize,
     },
@@ -63,11 +71,8 @@ pub enum Null {
         /// How far rounding alone can move the estimate.
         rounding: f64,
     },
-    /// The spread is estimated from the trials (Student); planned from a pilot.
-    Estimated {
-        /// What a deviation of size 1 means; 0 stands for the size of the expected value.
-        unit: f64,
-    },
+    /// Tested over the trials, by Student's t or by a bet; planned from a pilot.
+    Trials(TrialTest),
     /// No honest test at this size or for this law; the row is undecided, and says why.
     Unjudged(String),
     /// There is no theory to hold it against; the row is measured.

@@ -1,9 +1,10 @@
 //! From folded trials to rows with verdicts.
 
+use super::series::Series;
+use super::trial_test::Trials;
 use super::{Claim, ErrorRates, Estimator, Expected, Null, Sizes};
 use crate::report::number::finite;
 use crate::report::{Row, Verdict};
-use crate::statistics::student::MINIMUM_TRIALS;
 use crate::statistics::{ColumnMoments, ErrorShape, Law, NullModel, StudentModel, holm_by_family, planning_level};
 
 /// Error of the interval in a row: 95 % limits.
@@ -20,6 +21,8 @@ pub struct Outcome {
     pub claims: Vec<Claim>,
     /// The folded columns; empty before the run.
     pub columns: ColumnMoments,
+    /// The values that bets need, in trial order; empty before the run.
+    pub series: Series,
 }
 
 /// A claim that rests on several parameter points: its row has no `d_k`.
@@ -46,18 +49,28 @@ type Family = (usize, String);
 struct Judged {
     row: Row,
     family: Family,
+    /// Theory is not known well enough for any number of trials to uphold the claim.
+    vague: bool,
     /// The estimate is not a number though the claim has an expected value: a fault whatever its p-value.
     broken: bool,
 }
 
 /// The number of families that will be judged.
 pub fn families(points: &[Outcome], sweeps: &[Sweep]) -> usize {
-    let judged = |claim: &Claim| matches!(claim.null, Null::Exact { .. } | Null::Estimated { .. });
     let of_points = points.iter().enumerate().flat_map(|(index, point)| {
-        point.claims.iter().filter(|claim| judged(claim)).map(move |claim| (index, claim.family.to_string()))
+        point.claims.iter().filter(|claim| is_judged(claim)).map(move |claim| (index, claim.family.to_string()))
     });
-    let of_sweeps = sweeps.iter().filter(|sweep| judged(&sweep.claim)).map(|sweep| sweep_family(sweep, points.len()));
+    let of_sweeps =
+        sweeps.iter().filter(|sweep| is_judged(&sweep.claim)).map(|sweep| sweep_family(sweep, points.len()));
     of_points.chain(of_sweeps).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+fn is_judged(claim: &Claim) -> bool {
+    match claim.null {
+        Null::Exact { .. } => true,
+        Null::Trials(_) => claim.expected.is_some(),
+        Null::Unjudged(_) | Null::Measured => false,
+    }
 }
 
 fn sweep_family(sweep: &Sweep, points: usize) -> Family {
@@ -69,7 +82,7 @@ pub fn rows(points: &[Outcome], sweeps: &[Sweep], rates: &ErrorRates, describe: 
     let level = planning_level(rates.false_alarm, families(points, sweeps));
     let mut judged: Vec<Judged> = Vec::new();
     for (index, point) in points.iter().enumerate() {
-        judged.extend(point.claims.iter().map(|claim| judge_point(point, claim, index, level, rates.miss)));
+        judged.extend(point.claims.iter().map(|claim| judge_point(point, claim, index, level, rates)));
     }
     judged.extend(sweeps.iter().map(|sweep| judge_sweep(sweep, points.len(), level, rates.miss)));
     let p_values: Vec<(Family, Option<f64>)> =
@@ -92,13 +105,26 @@ pub fn p_values(point: &Outcome, level: f64) -> Vec<Option<f64>> {
                 let model = model.over_trials(point.trials);
                 model.p_value(estimate, *rounding, level)
             }
-            Null::Estimated { unit } => {
-                student(claim, &point.columns, column, point.trials, *unit).p_value(estimate, 0.0, level)
+            Null::Trials(test) => {
+                let values = point.series.values(column);
+                let trials = Trials { columns: &point.columns, column, values, count: point.trials };
+                let row = Row { estimate: Some(estimate), ..Row::new("", claim.statistic.clone()) };
+                // The miss rate plays no part in a p-value.
+                test.judge(row, claim.expected, &trials, level, 0.1).0.p_value
             }
             Null::Unjudged(_) | Null::Measured => None,
         }
     };
     point.claims.iter().map(of_claim).collect()
+}
+
+/// Whether a claim that is judged has an estimate that is not a number: a fault whatever the p-values.
+pub fn is_broken(point: &Outcome) -> bool {
+    let broken = |claim: &Claim| {
+        let (estimate, _) = estimate(&claim.estimator, &point.columns, point.trials);
+        is_judged(claim) && !estimate.is_finite()
+    };
+    point.claims.iter().any(broken)
 }
 
 /// PRODUCT's rule: rejected by the corrected p-value; else upheld if a deviation of `detect` would have been seen.
@@ -111,6 +137,7 @@ fn verdict(judged: &Judged, adjusted: Option<f64>, rates: &ErrorRates) -> Verdic
     }
     match (adjusted, judged.row.min_detectable) {
         (Some(p), _) if p < rates.false_alarm => Verdict::Rejected,
+        _ if judged.vague => Verdict::Measured,
         (Some(_), Some(smallest)) if smallest <= rates.detect => Verdict::Upheld,
         _ => Verdict::Undecided,
     }
@@ -130,7 +157,8 @@ fn finite_only(row: Row) -> Row {
     }
 }
 
-fn judge_point(point: &Outcome, claim: &Claim, index: usize, level: f64, miss: f64) -> Judged {
+fn judge_point(point: &Outcome, claim: &Claim, index: usize, level: f64, rates: &ErrorRates) -> Judged {
+    let miss = rates.miss;
     let Sizes { d_k, queries, keys } = point.sizes;
     let trials = point.trials;
     let (estimate, column) = estimate(&claim.estimator, &point.columns, trials);
@@ -145,19 +173,26 @@ fn judge_point(point: &Outcome, claim: &Claim, index: usize, level: f64, miss: f
         std_error: (trials > 1).then(|| (sample_variance / trials as f64).sqrt()),
         ..Row::new("", claim.statistic.clone())
     };
+    let expected = claim.expected.map_or(0.0, |expected| expected.value);
+    let mut vague = false;
     let row = match &claim.null {
-        Null::Exact { model, rounding } => with_model(row, &model.over_trials(trials), *rounding, level, miss),
-        Null::Estimated { unit } => {
-            with_student(row, &student(claim, &point.columns, column, trials, *unit), level, miss)
+        Null::Trials(test) => {
+            let values = point.series.values(column);
+            let of_column = Trials { columns: &point.columns, column, values, count: trials };
+            let (row, shift) = test.judge(row, claim.expected, &of_column, level, miss);
+            vague = claim.expected.is_some() && test.is_vague(expected, rates.detect);
+            Row { min_detectable: shift.map(|shift| shift / unit(&claim.null, expected)), ..row }
         }
+        Null::Exact { model, rounding } => with_model(row, &model.over_trials(trials), *rounding, level, miss),
         Null::Unjudged(why) => Row { test: Some(format!("none: {why}")), ..row },
         Null::Measured => with_measured_interval(row, sample_variance, trials),
     };
-    let judged = matches!(claim.null, Null::Exact { .. } | Null::Estimated { .. });
+    let row = if matches!(claim.estimator, Estimator::RootMean { .. }) { rooted(row) } else { row };
     Judged {
+        vague,
+        broken: is_judged(claim) && !estimate.is_finite(),
         row: with_theory(row, claim.expected, &claim.null),
         family: (index, claim.family.to_string()),
-        broken: judged && !estimate.is_finite(),
     }
 }
 
@@ -174,23 +209,13 @@ fn judge_sweep(sweep: &Sweep, points: usize, level: f64, miss: f64) -> Judged {
     let row = match &sweep.claim.null {
         Null::Exact { model, rounding } => with_model(row, model, *rounding, level, miss),
         Null::Unjudged(why) => Row { test: Some(format!("none: {why}")), ..row },
-        Null::Estimated { .. } | Null::Measured => row,
+        Null::Trials(_) | Null::Measured => row,
     };
     Judged {
+        vague: false,
         row: with_theory(row, sweep.claim.expected, &sweep.claim.null),
         family: sweep_family(sweep, points),
         broken: sweep.estimate.is_some_and(|estimate| !estimate.is_finite()),
-    }
-}
-
-/// The Student model of a claim whose spread is that of `column` over the trials.
-fn student(claim: &Claim, columns: &ColumnMoments, column: usize, trials: u64, unit: f64) -> StudentModel {
-    StudentModel {
-        expected: claim.expected.map_or(f64::NAN, |expected| expected.value),
-        sample_variance: columns.sample_variance(column).unwrap_or(0.0),
-        skewness: columns.skewness(column).unwrap_or(0.0),
-        trials,
-        unit,
     }
 }
 
@@ -198,10 +223,12 @@ fn student(claim: &Claim, columns: &ColumnMoments, column: usize, trials: u64, u
 fn estimate(estimator: &Estimator, columns: &ColumnMoments, trials: u64) -> (f64, usize) {
     let mean = |column| columns.mean(column).unwrap_or(f64::NAN);
     match *estimator {
-        Estimator::Mean { column } => (mean(column), column),
+        Estimator::Mean { column } | Estimator::RootMean { column } => (mean(column), column),
         Estimator::Kurtosis { second, fourth, linear, relative_bias } => {
             let ratio = mean(fourth) / mean(second).powi(2);
-            (ratio / (1.0 + relative_bias / trials as f64), linear)
+            // To first order only: where it is no small correction it would do harm, and no test is near.
+            let bias = relative_bias / trials as f64;
+            (if bias.abs() <= 0.5 { ratio / (1.0 + bias) } else { ratio }, linear)
         }
     }
 }
@@ -228,26 +255,6 @@ fn with_model(row: Row, model: &NullModel, rounding: f64, level: f64, miss: f64)
     }
 }
 
-/// The same from a spread estimated over the trials.
-fn with_student(row: Row, model: &StudentModel, level: f64, miss: f64) -> Row {
-    let estimate = row.estimate.unwrap_or(f64::NAN);
-    let interval = model.interval(estimate, INTERVAL_ERROR);
-    let test = match model.trials {
-        trials if trials < MINIMUM_TRIALS => format!("none: a spread from {trials} trials is too uncertain"),
-        _ if !model.judgeable(level) => "none: the trials' values are too skewed for so few of them".to_string(),
-        _ => "Student's t over the trials".to_string(),
-    };
-    Row {
-        std_error: Some(model.standard_error()),
-        ci_low: interval.map(|(low, _)| low),
-        ci_high: interval.map(|(_, high)| high),
-        p_value: model.p_value(estimate, 0.0, level),
-        min_detectable: model.min_detectable(level, miss),
-        test: Some(test),
-        ..row
-    }
-}
-
 /// A Student interval for a row without theory.
 fn with_measured_interval(row: Row, sample_variance: f64, trials: u64) -> Row {
     let model = StudentModel { expected: 0.0, sample_variance, skewness: 0.0, trials, unit: 1.0 };
@@ -262,12 +269,26 @@ fn with_theory(row: Row, expected: Option<Expected>, null: &Null) -> Row {
     Row { theory: Some(expected.value), theory_kind: Some(expected.kind), deviation, ..row }
 }
 
-/// The unit of a deviation, the same as that of the smallest detectable one: the statistic's own where it has one,
-/// else the size of the theory value, else 1.
+/// A row of a mean square turned into that of its root; a relative deviation of the square is worse downwards.
+fn rooted(row: Row) -> Row {
+    let root = |value: Option<f64>| value.map(f64::sqrt);
+    let estimate = root(row.estimate);
+    Row {
+        std_error: row.std_error.zip(estimate).map(|(error, root)| 0.5 * error / root),
+        ci_low: root(row.ci_low.map(|low| low.max(0.0))),
+        ci_high: root(row.ci_high),
+        min_detectable: row.min_detectable.map(|square| 1.0 - (1.0 - square).max(0.0).sqrt()),
+        estimate,
+        ..row
+    }
+}
+
+/// What deviations, detectable ones and `--detect` are relative to: the statistic's own unit where it has one, else the
+/// size of the theory value, else 1.
 fn unit(null: &Null, expected: f64) -> f64 {
     let own = match null {
         Null::Exact { model, .. } if model.kind == ErrorShape::Location => model.unit,
-        Null::Estimated { unit } => *unit,
+        Null::Trials(test) => test.unit,
         Null::Exact { .. } | Null::Unjudged(_) | Null::Measured => 0.0,
     };
     if own > 0.0 {
@@ -283,7 +304,8 @@ fn unit(null: &Null, expected: f64) -> f64 {
 pub fn name_of_test(null: &Null, trials: u64) -> String {
     match null {
         Null::Exact { model, .. } => name_of_law(&model.over_trials(trials)),
-        Null::Estimated { .. } => "Student's t over the trials".to_string(),
+        Null::Trials(test) if test.needs_values() => "conservative: a bet on bounded trial values".to_string(),
+        Null::Trials(_) => "Student's t over the trials, corrected for skewness".to_string(),
         Null::Unjudged(why) => format!("none: {why}"),
         Null::Measured => String::new(),
     }

@@ -15,7 +15,10 @@ pub mod judge;
 pub mod per_trial;
 pub mod plan;
 pub mod progress;
+pub mod series;
 pub mod slope;
+pub mod softmax;
+pub mod trial_test;
 pub mod variance;
 
 pub use claim::{Claim, Estimator, Expected, Null};
@@ -23,7 +26,7 @@ pub use draw::{Draw, InputLaw};
 pub use engine::Experiment;
 
 /// The largest number of trials: a trial index is 32 bits of a draw's address, and the uppermost indices are the
-/// pilot's ([`plan::PILOT_TRIALS`]).
+/// pilot's ([`trial_test::PILOT_TRIALS`]).
 pub const LARGEST_TRIALS: u64 = (1 << 32) - (1 << 20);
 
 /// One parameter point's sizes: Q is `queries`×`d_k`, K is `keys`×`d_k`. All are at least 1.

@@ -71,7 +71,7 @@ fn slope(points: &[Outcome], queries: usize, keys: usize, scale: Scale) -> Optio
     let claim = Claim {
         statistic: "variance_slope".to_string(),
         scale: Some(scale),
-        family: "variance_slope",
+        family: "variance_slope".into(),
         estimator: Estimator::Mean { column: 0 },
         expected: judged.then_some(Expected { value: expected, kind: TheoryKind::Exact }),
         null,
@@ -99,7 +99,7 @@ impl Variance {
                 let relative_error = model.standard_error() / model.expected;
                 Some(Self { estimate, expected: model.expected, relative_error, judged: true })
             }
-            Null::Estimated { .. } | Null::Unjudged(_) | Null::Measured => {
+            Null::Trials(_) | Null::Unjudged(_) | Null::Measured => {
                 let expected = estimate?;
                 let relative_error = point.columns.standard_error(column)? / expected;
                 Some(Self { estimate, expected, relative_error, judged: false })

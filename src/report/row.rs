@@ -78,7 +78,7 @@ pub struct Row {
     pub theory: Option<f64>,
     /// How good the prediction is.
     pub theory_kind: Option<TheoryKind>,
-    /// (estimate − theory)/|theory|, or in units of the statistic's natural scale where theory is 0.
+    /// (estimate − theory)/|theory|, or in units of the statistic's natural scale where theory is 0 or that scale is larger.
     #[serde(serialize_with = "finite_or_null")]
     pub deviation: Option<f64>,
     /// Two-sided p-value before correction over the rows.

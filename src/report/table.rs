@@ -53,7 +53,7 @@ const COMPACT_FROM: usize = 4;
 /// table ordered by statistic for a long sweep; at the end a sentence that counts the verdicts.
 ///
 /// Estimates are shown with their 95 % limits, rounded to the first two digits of the half-width; `≈` marks an approximate theory value and
-/// `→` an asymptotic one; deviations are in per cent of theory, or of the statistic's natural scale where theory is 0.
+/// `→` an asymptotic one; deviations are in per cent of theory, or of the statistic's natural scale where that is larger.
 ///
 /// # Errors
 /// Those of `output`.
@@ -88,10 +88,37 @@ pub fn render(rows: &[Row], layout: &Layout) -> String {
             text.push('\n');
         }
     }
-    if rows.iter().any(|row| row.theory == Some(0.0) && (row.deviation.is_some() || row.min_detectable.is_some())) {
-        text += &filled("Where theory is 0, % is of the statistic's natural scale.", layout.width);
+    if rows.iter().any(|row| row.min_detectable.is_some()) {
+        text += &paragraph(LEGEND, layout.width);
     }
-    text + &filled(&Summary::of(rows).sentence(layout.false_alarm), layout.width)
+    text += &filled(&Summary::of(rows).sentence(layout.false_alarm), layout.width);
+    for reason in reasons(rows) {
+        text += &paragraph(&reason, layout.width);
+    }
+    text
+}
+
+/// What the per cents mean.
+const LEGEND: &str = "% is of theory, or of the statistic's natural scale where that is larger; detects: the smallest \
+                      deviation this run would have seen.";
+
+/// Why rows are undecided: each reason once, with the statistics it holds for.
+fn reasons(rows: &[Row]) -> Vec<String> {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for row in rows.iter().filter(|row| row.verdict == Verdict::Undecided) {
+        let reason = match row.test.as_deref().and_then(|test| test.strip_prefix("none: ")) {
+            Some(reason) => reason.to_string(),
+            None => "too few trials to see what --detect asks for; leave --trials out to plan them".to_string(),
+        };
+        let position = reasons.iter().position(|(known, _)| *known == reason).unwrap_or_else(|| {
+            reasons.push((reason, Vec::new()));
+            reasons.len() - 1
+        });
+        if !reasons[position].1.contains(&row.statistic.as_str()) {
+            reasons[position].1.push(&row.statistic);
+        }
+    }
+    reasons.into_iter().map(|(reason, statistics)| format!("undecided {}: {reason}", statistics.join(", "))).collect()
 }
 
 /// The theory value for people: six significant digits, `≈` before an approximation and `→` before a limit.
@@ -198,6 +225,11 @@ fn phrases(parameters: &[&Parameter], rows: &[&Row]) -> Vec<String> {
 /// Phrases joined by middle dots, broken into lines that fit.
 fn wrapped(phrases: &[String], width: usize) -> String {
     joined(phrases.iter().map(String::as_str), " · ", width)
+}
+
+/// A sentence broken between its words into lines that fit.
+pub fn paragraph(sentence: &str, width: usize) -> String {
+    joined(sentence.split(' '), " ", width)
 }
 
 /// A sentence broken between its clauses into lines that fit.

@@ -64,8 +64,11 @@ qk_correlation          -0.0004 ± 0.0011        0    -0.16 %   0.96 %  0.031  �
 logit_variance  none        63.90 ± 0.15       64    -0.16 %   0.96 %  0.031  ✔ upheld
 logit_kurtosis  1/√d_k   3.0953 ± 0.0078  3.09375    -0.16 %   0.96 %  0.031  ? undecided
 
-Where theory is 0, % is of the statistic's natural scale.
+% is of theory, or of the statistic's natural scale where that is larger; detects: the smallest
+deviation this run would have seen.
 2 claims upheld, 0 rejected, 1 undecided (false-alarm rate 1e-6 over the whole run)
+undecided logit_kurtosis: too few trials to see what --detect asks for; leave --trials out to plan
+them
 ";
     assert_eq!(render(&point(64), &plain(100)), expected);
 }

@@ -47,7 +47,10 @@ impl fmt::Display for ParseEntriesError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownLaw(text) => {
-                write!(formatter, "unknown entries '{text}': one of normal, uniform, rademacher, laplace, student-t:NU")
+                write!(
+                    formatter,
+                    "unknown entries '{text}': must be one of normal, uniform, rademacher, laplace, student-t:NU"
+                )
             }
             Self::NotANumber(text) => {
                 write!(formatter, "student-t:{text}: NU must be a number greater than 4, as in student-t:5")

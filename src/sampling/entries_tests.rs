@@ -43,9 +43,9 @@ fn laws_are_written_as_they_are_read() {
 #[test]
 fn texts_that_name_no_law_are_refused_with_value_and_rule() {
     let refused = [
-        ("gauss", "unknown entries 'gauss': one of normal, uniform, rademacher, laplace, student-t:NU"),
-        ("student-t", "unknown entries 'student-t': one of normal, uniform, rademacher, laplace, student-t:NU"),
-        ("Normal", "unknown entries 'Normal': one of normal, uniform, rademacher, laplace, student-t:NU"),
+        ("gauss", "unknown entries 'gauss': must be one of normal, uniform, rademacher, laplace, student-t:NU"),
+        ("student-t", "unknown entries 'student-t': must be one of normal, uniform, rademacher, laplace, student-t:NU"),
+        ("Normal", "unknown entries 'Normal': must be one of normal, uniform, rademacher, laplace, student-t:NU"),
         ("student-t:3", "student-t:3: NU must be greater than 4 (the fourth moment of the entries must exist)"),
         ("student-t:4", "student-t:4: NU must be greater than 4 (the fourth moment of the entries must exist)"),
         ("student-t:NaN", "student-t:NaN: NU must be greater than 4 (the fourth moment of the entries must exist)"),

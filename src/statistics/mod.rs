@@ -6,6 +6,8 @@
 //! | [`law`] | tails and quantiles of the laws of a standardised deviation, relatively accurate at 1e-15 | Pearson 1895, Student 1908 |
 //! | [`error_model`] | moments → law → p-value, interval, smallest detectable fault, trials needed; when not to judge | Satterthwaite 1946, Yates 1934 |
 //! | [`student`] | the same where the variance is only estimated | Student 1908, Gayen 1949 |
+//! | [`skewed_student`] | the same with the effect of skewness taken out | Hall 1992 |
+//! | [`bounded`] | means of bounded values, whatever their law | Ville 1939, Waudby-Smith & Ramdas 2024 |
 //! | [`multiple`] | one false-alarm rate over many rows, families counted once | Holm 1979, Bonferroni 1936 |
 //! | [`moments`] | one-pass, mergeable mean, variance and skewness of columns | Welford 1962, Chan, Golub & LeVeque 1983, Pébay 2008 |
 //! | [`binomial`] | exact intervals and acceptance regions of rates, for calibration | Clopper & Pearson 1934 |
@@ -37,12 +39,14 @@
 //! ```
 
 pub mod binomial;
+pub mod bounded;
 pub mod error_model;
 pub mod law;
 pub mod log_fit;
 pub mod moments;
 pub mod multiple;
 mod quadrature;
+pub mod skewed_student;
 mod special;
 pub mod student;
 #[cfg(test)]
@@ -54,4 +58,5 @@ pub use law::Law;
 pub use log_fit::{LogFit, LogFitError, Measured, log_fit};
 pub use moments::ColumnMoments;
 pub use multiple::{holm_adjusted, holm_by_family, judged_families, planning_level};
+pub use skewed_student::SkewedStudent;
 pub use student::StudentModel;

@@ -10,5 +10,6 @@ mod precisions;
 mod program;
 mod reproducibility;
 mod rows;
+mod softmax_spikiness;
 mod terminal;
 mod usage_errors;

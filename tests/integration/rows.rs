@@ -91,11 +91,11 @@ fn the_standard_errors_are_those_of_section_2() {
 
 #[test]
 fn the_interval_holds_the_estimate_and_has_95_per_cent_width() {
-    for row in rows_of("-n 7 -m 11 --dk 5 --trials 200") {
+    for row in rows_of("-n 31 -m 29 --dk 5 --trials 1000") {
         let [estimate, error, low, high] =
             ["estimate", "std_error", "ci_low", "ci_high"].map(|name| number(&row, name));
         assert!(low < estimate && estimate < high, "{row:?}");
-        // ±1.96 standard errors for a normal law; 200 trials are near enough to one for every statistic here but
+        // ±1.96 standard errors for a normal law; 1000 trials are near enough to one for every statistic here but
         // the kurtosis, whose law is skewed.
         let width = (high - low) / (2.0 * 1.959964 * error);
         let tolerance = if row["statistic"] == "logit_kurtosis" { 0.3 } else { 0.06 };

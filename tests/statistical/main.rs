@@ -10,3 +10,4 @@ mod calibration;
 mod faults;
 mod mutants;
 mod power;
+mod softmax_spikiness;

@@ -4,10 +4,10 @@
 //! a miss has probability far below 1e-3.
 
 use attn::attention::{Logits, Precision, Scale, ScaledDotProduct};
-use attn::experiment::judge::{Outcome, rows};
-use attn::experiment::progress::Progress;
+use attn::experiment::calibration::outcome_of;
+use attn::experiment::judge::rows;
 use attn::experiment::variance::VarianceExperiment;
-use attn::experiment::{Draw, ErrorRates, Experiment, InputLaw, Sizes, engine, plan};
+use attn::experiment::{Draw, ErrorRates, InputLaw, Sizes, plan};
 use attn::report::{Row, Verdict};
 use attn::sampling::Entries;
 
@@ -22,8 +22,7 @@ const STANDARD: InputLaw = InputLaw { entries: Entries::Normal, mean: 0.0, sd: 1
 fn verdicts<D: Draw, L: Logits>(sizes: Sizes, rates: ErrorRates, source: D, logits: L) -> Vec<Row> {
     let experiment = VarianceExperiment::with_parts(sizes, STANDARD, &SCALES, Precision::F64, source, logits);
     let trials = plan::plan(std::slice::from_ref(&experiment), |_| Vec::new(), &rates, 0).expect("a plan")[0];
-    let columns = engine::run(&experiment, 0, 0..trials, &Progress::silent(), |_, _| Ok(())).expect("a run");
-    let outcome = Outcome { sizes, trials, claims: experiment.claims(), columns };
+    let outcome = outcome_of(&experiment, trials, 0);
     rows(&[outcome], &[], &rates, |row| row)
 }
 
@@ -64,7 +63,11 @@ fn one_over_d_for_one_over_root_d_is_rejected() {
 #[test]
 fn a_product_with_root_d_for_a_division_by_it_is_rejected() {
     let rows = verdicts(SIZES, RATES, STANDARD, WrongFactor(|factor, d| if factor == 1.0 { 1.0 } else { d.sqrt() }));
-    assert_rejected(&rows, &["logit_variance:inv-sqrt-dk"]);
+    // Logits that are 16 times too large carry their mean with them: it may be rejected as well.
+    for row in rows.iter().filter(|row| row.statistic == "logit_variance") {
+        let wrong = row.scale.as_deref() == Some("inv-sqrt-dk");
+        assert_eq!(row.verdict, if wrong { Verdict::Rejected } else { Verdict::Upheld }, "{:?}", row.scale);
+    }
 }
 
 #[test]

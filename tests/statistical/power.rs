@@ -2,10 +2,10 @@
 //! probability 1 − `--miss`, in both directions. Recorded with more seeds in data/recorded/power.csv.
 
 use attn::attention::{Logits, Precision, Scale};
-use attn::experiment::judge::{Outcome, rows};
-use attn::experiment::progress::Progress;
+use attn::experiment::calibration::outcome_of;
+use attn::experiment::judge::rows;
 use attn::experiment::variance::VarianceExperiment;
-use attn::experiment::{ErrorRates, Experiment, InputLaw, Sizes, engine, plan};
+use attn::experiment::{ErrorRates, InputLaw, Sizes, plan};
 use attn::report::Verdict;
 use attn::sampling::Entries;
 use attn::statistics::binomial;
@@ -22,8 +22,7 @@ fn rejections<L: Logits>(sizes: Sizes, rates: ErrorRates, logits: impl Fn() -> L
     let experiment = VarianceExperiment::with_parts(sizes, law, &[Scale::None], Precision::F64, law, logits());
     let trials = plan::plan(std::slice::from_ref(&experiment), |_| Vec::new(), &rates, 0).expect("a plan")[0];
     let rejected = |seed: u64| {
-        let columns = engine::run(&experiment, seed, 0..trials, &Progress::silent(), |_, _| Ok(())).expect("a run");
-        let outcome = Outcome { sizes, trials, claims: experiment.claims(), columns };
+        let outcome = outcome_of(&experiment, trials, seed);
         let rows = rows(&[outcome], &[], &rates, |row| row);
         let variance = rows.iter().find(|row| row.statistic == "logit_variance").expect("the row");
         u64::from(variance.verdict == Verdict::Rejected)

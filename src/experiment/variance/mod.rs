@@ -1,4 +1,4 @@
-//! Is E[QKᵀ] = 0 and Var[QKᵀ] = d_k, and does the scale bring the variance to what it promises?
+//! Is E\[QKᵀ\] = 0 and Var\[QKᵀ\] = d_k, and does the scale bring the variance to what it promises?
 //!
 //! One trial draws Q (n×d_k) and K (m×d_k) and measures, for each scale c, over all n·m logits x = c·q_i·k_j:
 //!
@@ -11,7 +11,7 @@
 //! | `logit_kurtosis_linear` | κ(1 + M₄/E M₄ − 2(M₂/E M₂) + 1): the kurtosis linearised about theory | – |
 //!
 //! and of the entries themselves the mean, the sample variance (divisor N − 1) and the correlation of q and k at
-//! the same token and depth. What scatters how is in [`claims`].
+//! the same token and depth. What scatters how is in `claims`.
 
 mod claims;
 mod entry_sums;

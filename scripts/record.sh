@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Records the outputs that README shows: data/recorded/NAME.txt, with the command on the first line and below it what
+# standard error and standard output said. Run it after a change that moves numbers, then `python3 scripts/readme.py`.
+#
+#     scripts/record.sh              all of them
+#     scripts/record.sh variance     only the named ones
+#
+# Builds the program in release first. Everything it runs is deterministic, so recording twice gives the same files.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo build --release --quiet
+target=$(cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+PATH="$target/release:$PATH"
+export PATH NO_COLOR=1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+recorded=$PWD/data/recorded
+mkdir -p "$recorded"
+
+wanted=("$@")
+# record NAME COMMAND: the first line of the file is `$ COMMAND`, which a shell runs as it stands.
+record() {
+    local name=$1 command=$2
+    if [ ${#wanted[@]} -gt 0 ] && [[ " ${wanted[*]} " != *" $name "* ]]; then
+        return
+    fi
+    echo "$name: $command" >&2
+    printf '$ %s\n' "$command" > "$work/recording"
+    (cd "$work" && bash -c "$command") >> "$work/recording" 2>&1 || true
+    mv "$work/recording" "$recorded/$name.txt"
+}
+
+record help 'attn variance -h'
+record variance 'attn variance --dk 64 --format table; echo "exit code $?"'
+record sweep 'attn variance --dk 16..1024 --format table; echo "exit code $?"'
+record mean 'attn variance --dk 64 --mean 0.1 --format table; echo "exit code $?"'
+record correlation 'attn variance --dk 64 --queries 64 --correlation 0.3 --format table; echo "exit code $?"'
+record small 'attn variance --dk 64 --queries 8 --trials 1 --format table; echo "exit code $?"'
+record csv 'attn variance --dk 64 --quiet | head -n 3'
+record json "attn variance --dk 64 --quiet --format json | head -n 7"
+record error 'attn variance --dk 0; echo "exit code $?"'
+
+# What a test does that takes the n·m logits of one draw for independent: |s²/d − 1| beyond the two-sided normal
+# quantile of 1e-6 (4.8916385) times √((kurtosis − 1)/(nm)), the kurtosis of one logit being 3 + 6/d.
+record naive 'attn variance --queries 1024 --dk 64 --scale none --trials 2000 --quiet --per-trial trials.csv > rows.csv; '\
+'awk -F, '\''NR == 1 { for (i = 1; i <= NF; i++) if ($i == "logit_variance:none") column = i; next } '\
+'{ trials++; z = ($column / 64 - 1) / sqrt((2 + 6 / 64) / (1024 * 1024)); if (z * z > 4.8916385 ^ 2) rejected++ } '\
+'END { print rejected, "of", trials, "correct draws rejected at a nominal 1e-6" }'\'' trials.csv'

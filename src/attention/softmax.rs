@@ -1,0 +1,265 @@
+//! Softmax weights of scaled dot-product attention, reduced row by row: the attention under test of
+//! `attn softmax-spikiness`.
+
+use rayon::prelude::*;
+
+pub use super::kernel::RowStatistics;
+use super::kernel::{
+    Element, PackedKeys, PackedQueries, ROW_BLOCK, SoftmaxWorkspace, packed_logits, packed_row_statistics,
+};
+use super::precision::Precision;
+
+/// Logits held at once: a block of rows is formed, reduced and forgotten while it is in cache.
+const BLOCK_LOGITS: usize = 1 << 16;
+/// Fewest and most rows in such a block.
+const BLOCK_ROWS: (usize, usize) = (16, 256);
+
+/// One row as measured: its statistics and what rounding of the weights did to it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct WeightRow {
+    /// The statistics of the weights as they are in the arithmetic under test.
+    pub statistics: RowStatistics,
+    /// Share of weights that are exactly 0; counted for the half types only.
+    pub underflowed: f64,
+    /// |Σ p − 1|; 0 but for the half types.
+    pub sum_error: f64,
+}
+
+/// An attention whose softmax weights are under test; tests pass faulty ones.
+pub trait Softmax: Sync {
+    /// The rows of softmax(factor·QKᵀ): row i under factor f at index i·`factors.len()` + f.
+    ///
+    /// `queries` is n×d_k row by row, `keys` holds the m keys packed; `parallel` spreads blocks of rows over threads
+    /// without changing a bit; `buffers` are reused from call to call.
+    fn rows<T: Element>(
+        &self,
+        queries: &[T],
+        keys: &PackedKeys<T>,
+        factors: &[f64],
+        parallel: bool,
+        buffers: &mut RowBuffers<T>,
+    ) -> Vec<WeightRow>;
+
+    /// The weights themselves for a few queries, n×m row by row.
+    fn weights<T: Element>(
+        &self,
+        queries: &[T],
+        keys: &PackedKeys<T>,
+        factor: f64,
+        buffers: &mut RowBuffers<T>,
+    ) -> Vec<T>;
+}
+
+/// Scaled dot-product attention in one of the arithmetics.
+#[derive(Debug, Clone, Copy)]
+pub struct ScaledSoftmax {
+    /// f64 and f32 compute in the element type, fused in cache (`kernel::softmax`); the half types round each logit after the
+    /// scale and each weight, computed in f32.
+    pub precision: Precision,
+}
+
+impl ScaledSoftmax {
+    /// Whether logits and weights are rounded.
+    fn rounds(&self) -> bool {
+        matches!(self.precision, Precision::Bf16 | Precision::F16)
+    }
+
+    /// The scaled logits of one row, in the arithmetic under test.
+    fn scale<'a, T: Element>(&self, raw: &[T], factor: f64, scaled: &'a mut Vec<f64>) -> &'a [f64] {
+        scaled.clear();
+        if self.rounds() {
+            let round = |logit: &T| f64::from(self.precision.round_f32((logit.to_f64() as f32) * factor as f32));
+            scaled.extend(raw.iter().map(round));
+        } else {
+            scaled.extend(raw.iter().map(|logit| logit.to_f64() * factor));
+        }
+        scaled
+    }
+
+    /// The weights of one row of scaled logits, rounded to the half type.
+    fn rounded_weights(&self, logits: &[f64]) -> impl Iterator<Item = f32> {
+        let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let exponential = move |logit: f64| ((logit - largest) as f32).exp();
+        let sum: f32 = logits.iter().map(|&logit| exponential(logit)).sum();
+        let precision = self.precision;
+        logits.iter().map(move |&logit| precision.round_f32(exponential(logit) / sum))
+    }
+}
+
+impl Softmax for ScaledSoftmax {
+    fn rows<T: Element>(
+        &self,
+        queries: &[T],
+        keys: &PackedKeys<T>,
+        factors: &[f64],
+        parallel: bool,
+        buffers: &mut RowBuffers<T>,
+    ) -> Vec<WeightRow> {
+        let rounded = |buffers: &mut RowBuffers<T>, queries: &[T]| {
+            let rows = buffers.logits(queries, keys);
+            let mut reduced = Vec::with_capacity(rows * factors.len());
+            for raw in buffers.raw.chunks_exact(keys.rows()).take(rows) {
+                for &factor in factors {
+                    let logits = self.scale(raw, factor, &mut buffers.scaled);
+                    reduced.push(rounded_row(logits, self.rounded_weights(logits)));
+                }
+            }
+            reduced
+        };
+        let fused = |buffers: &mut RowBuffers<T>, queries: &[T]| {
+            let rows = buffers.pack(queries, keys);
+            let mut statistics = vec![RowStatistics::default(); rows * factors.len()];
+            let packed = buffers.packed.as_ref().expect("packed just now");
+            packed_row_statistics(packed, keys, factors, &mut buffers.workspace, &mut statistics);
+            statistics.into_iter().map(|statistics| WeightRow { statistics, ..WeightRow::default() }).collect()
+        };
+        let reduce = |buffers: &mut RowBuffers<T>, queries: &[T]| -> Vec<WeightRow> {
+            if self.rounds() { rounded(buffers, queries) } else { fused(buffers, queries) }
+        };
+        let block_rows = match self.rounds() {
+            true => (BLOCK_LOGITS / keys.rows()).clamp(BLOCK_ROWS.0, BLOCK_ROWS.1),
+            false => ROW_BLOCK,
+        };
+        let piece = block_rows * keys.depth();
+        let parts: Vec<Vec<WeightRow>> = if parallel {
+            queries.par_chunks(piece).map_init(RowBuffers::default, reduce).collect()
+        } else {
+            queries.chunks(piece).map(|rows| reduce(buffers, rows)).collect()
+        };
+        parts.into_iter().flatten().collect()
+    }
+
+    fn weights<T: Element>(
+        &self,
+        queries: &[T],
+        keys: &PackedKeys<T>,
+        factor: f64,
+        buffers: &mut RowBuffers<T>,
+    ) -> Vec<T> {
+        let rows = buffers.logits(queries, keys);
+        let mut weights = Vec::with_capacity(rows * keys.rows());
+        for raw in buffers.raw.chunks_exact(keys.rows()).take(rows) {
+            let logits = self.scale(raw, factor, &mut buffers.scaled);
+            if self.rounds() {
+                weights.extend(self.rounded_weights(logits).map(|weight| T::from_f64(f64::from(weight))));
+            } else {
+                let log_partition = exact_row(logits).log_partition;
+                weights.extend(logits.iter().map(|logit| T::from_f64((logit - log_partition).exp())));
+            }
+        }
+        weights
+    }
+}
+
+/// A block of queries and its logits.
+#[derive(Debug)]
+pub struct RowBuffers<T> {
+    packed: Option<PackedQueries<T>>,
+    raw: Vec<T>,
+    scaled: Vec<f64>,
+    workspace: SoftmaxWorkspace<T>,
+}
+
+impl<T: Element> Default for RowBuffers<T> {
+    fn default() -> Self {
+        Self { packed: None, raw: Vec::new(), scaled: Vec::new(), workspace: SoftmaxWorkspace::new() }
+    }
+}
+
+impl<T: Element> RowBuffers<T> {
+    /// Forms the raw logits of these queries, row by row from the start of `raw`; returns the number of rows.
+    fn logits(&mut self, queries: &[T], keys: &PackedKeys<T>) -> usize {
+        let (rows, m) = (self.pack(queries, keys), keys.rows());
+        if self.raw.len() < rows * m {
+            self.raw.resize(rows * m, T::ZERO);
+        }
+        let packed = self.packed.as_ref().expect("packed just now");
+        packed_logits(packed, keys, 0..m, &mut self.raw[..rows * m], m);
+        rows
+    }
+
+    /// Packs these queries; returns the number of rows.
+    fn pack(&mut self, queries: &[T], keys: &PackedKeys<T>) -> usize {
+        let rows = queries.len() / keys.depth();
+        let packed = self.packed.get_or_insert_with(|| PackedQueries::empty(keys.instruction_set()));
+        packed.repack(queries, rows, keys.depth());
+        rows
+    }
+}
+
+/// Statistics of the softmax of a row of logits, with the largest weight left out of the sums: near a one-hot row
+/// every complement (entropy, tr J, ‖J‖²_F) keeps its relative accuracy.
+pub fn exact_row(logits: &[f64]) -> RowStatistics {
+    let mut position = 0;
+    for (index, logit) in logits.iter().enumerate() {
+        // A NaN becomes the largest and shows in every statistic.
+        if logit.is_nan() || *logit > logits[position] {
+            position = index;
+        }
+    }
+    let largest = logits[position];
+    let (mut r1, mut r2, mut r3, mut weighted) = (0.0, 0.0, 0.0, 0.0);
+    let (mut sum, mut squares) = (largest, largest * largest);
+    for part in [&logits[..position], &logits[position + 1..]] {
+        for &logit in part {
+            let below = logit - largest;
+            let weight = below.exp();
+            r1 += weight;
+            r2 += weight * weight;
+            r3 += weight * weight * weight;
+            weighted += weight * below;
+            sum += logit;
+            squares += logit * logit;
+        }
+    }
+    let max_weight = 1.0 / (1.0 + r1);
+    let rest = r1 * max_weight;
+    let (r2, r3) = (r2 * max_weight.powi(2), r3 * max_weight.powi(3));
+    let log_sum = r1.ln_1p();
+    RowStatistics {
+        log_partition: largest + log_sum,
+        entropy: log_sum - weighted * max_weight,
+        participation: max_weight * max_weight + r2,
+        sum_p_cubed: max_weight.powi(3) + r3,
+        max_weight,
+        jacobian_trace: rest * (1.0 + max_weight) - r2,
+        jacobian_frobenius: (max_weight * rest).powi(2) + r2 * (1.0 + 2.0 * max_weight * max_weight + r2) - 2.0 * r3,
+        logit_sum: sum,
+        logit_square_sum: squares,
+    }
+}
+
+/// Statistics of weights that were rounded, as they are: they need not sum to 1.
+fn rounded_row(logits: &[f64], weights: impl Iterator<Item = f32>) -> WeightRow {
+    let (mut one, mut two, mut three, mut entropy, mut largest, mut zeros) = (0.0, 0.0, 0.0, 0.0, 0.0f64, 0u64);
+    for weight in weights {
+        let p = f64::from(weight);
+        one += p;
+        two += p * p;
+        three += p * p * p;
+        largest = largest.max(p);
+        if p == 0.0 {
+            zeros += 1;
+        } else {
+            entropy -= p * p.ln();
+        }
+    }
+    let highest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let statistics = RowStatistics {
+        log_partition: highest + logits.iter().map(|logit| (logit - highest).exp()).sum::<f64>().ln(),
+        entropy,
+        participation: two,
+        sum_p_cubed: three,
+        // A NaN is passed over by the maximum, not by the sum.
+        max_weight: if one.is_nan() { one } else { largest },
+        jacobian_trace: one - two,
+        jacobian_frobenius: two - 2.0 * three + two * two,
+        logit_sum: logits.iter().sum(),
+        logit_square_sum: logits.iter().map(|logit| logit * logit).sum(),
+    };
+    WeightRow { statistics, underflowed: zeros as f64 / logits.len() as f64, sum_error: (one - 1.0).abs() }
+}
+
+#[cfg(test)]
+#[path = "softmax_tests.rs"]
+mod tests;

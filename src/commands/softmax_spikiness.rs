@@ -1,0 +1,25 @@
+//! `attn softmax-spikiness`: does softmax saturate, and does the scale keep it from it?
+
+use anyhow::Result;
+
+use super::config::{Config, option};
+use super::{ExitStatus, parse, simulate};
+use crate::cli::softmax_spikiness::SoftmaxSpikinessArguments;
+use crate::experiment::softmax::{SoftmaxExperiment, remarks};
+
+/// Runs the subcommand; `invocation` is what was typed, for the output.
+///
+/// # Errors
+/// Wrong options, sizes that no machine holds, files that cannot be written.
+pub fn run(arguments: &SoftmaxSpikinessArguments, invocation: &str) -> Result<ExitStatus> {
+    let config = Config::new(&arguments.shared)?;
+    let above = option("--saturated-above", &arguments.saturated_above, |text| match parse::finite(text)? {
+        above if above > 0.0 && above < 1.0 => Ok(above),
+        _ => Err("must be above 0 and below 1, for example 0.99".to_string()),
+    })?;
+    let experiments: Vec<SoftmaxExperiment> = (config.sizes.iter())
+        .map(|&sizes| SoftmaxExperiment::new(sizes, config.law, &config.scales, config.precision, above))
+        .collect();
+    let remarks = |rows: &[crate::report::Row]| remarks::remarks(rows, above);
+    simulate::simulate_and_remark("softmax-spikiness", &config, invocation, &experiments, |_| Vec::new(), remarks)
+}

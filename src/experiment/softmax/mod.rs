@@ -1,0 +1,241 @@
+//! Does softmax saturate? Its spikiness measured beside the exact theory at these sizes.
+//!
+//! One trial draws Q (n×d_k), K (m×d_k) and V and measures, for each scale c, over the n rows p of softmax(c·QKᵀ):
+//!
+//! | measure | formula |
+//! |---|---|
+//! | `entropy` | mean of −Σ p ln p, nats |
+//! | `participation` | mean of Σ p²; 1/Σp² is the number of keys that share the row |
+//! | `max_weight` | mean of max p |
+//! | `saturated_rows` | share of rows with max p > `--saturated-above` |
+//! | `jacobian_trace` | mean of tr J, J = diag(p) − p pᵀ |
+//! | `jacobian_frobenius` | mean of ‖J‖²_F = E\|J g\|² for g with i.i.d. unit entries: what reaches the logits of a gradient |
+//! | `output_variance` | mean of O_ih² − Σ p_i² over the first rows i (at most 16) and all columns (as many as queries, 64 to 512) of O = PV, plus `participation` |
+//! | `freezing_square` | sample variance of all n·m logits over 2 ln m |
+//! | `underflowed_weights` | share of weights that are exactly 0 (half types) |
+//! | `row_sum_error` | mean of \|Σ p − 1\| (half types) |
+//!
+//! `output_variance` is the mean square of the output with a control variate: that these few rows are spikier or flatter
+//! than all rows is taken out. A wrong output still shows in full. V takes the values ±1 whatever the law of Q and K: E O² = E Σp² holds for all i.i.d. entries of mean 0 and
+//! variance 1, and these keep O² ≤ 1, so that
+//! the row has a test where trials are heavy-tailed, and scatter least.
+//!
+//! The rows of one trial share K, so a trial's mean over rows is one value. What scatters how is in `claims`.
+
+mod claims;
+mod output;
+pub mod remarks;
+
+use super::engine::Experiment;
+use super::{Claim, Draw, InputLaw, Inside, Sizes};
+use crate::attention::kernel::{Element, InstructionSet, PackedKeys};
+use crate::attention::softmax::{RowBuffers, WeightRow};
+use crate::attention::{Precision, Scale, ScaledSoftmax, Softmax};
+use crate::sampling::{Drawable, TrialStream};
+use output::OutputBuffers;
+
+pub use claims::{Regime, regime};
+
+/// Statistics of each scale, in the order of the columns.
+const MEASURES: [&str; 8] = [
+    "entropy",
+    "participation",
+    "max_weight",
+    "saturated_rows",
+    "jacobian_trace",
+    "jacobian_frobenius",
+    "output_variance",
+    "freezing_square",
+];
+/// Further ones where weights are rounded.
+const ROUNDING_MEASURES: [&str; 2] = ["underflowed_weights", "row_sum_error"];
+
+/// Rows of O that are measured, at most.
+const OUTPUT_ROWS: usize = 16;
+/// Fewest and most columns of V: as many as queries, so that V scatters the output about as much as Q and K do.
+const OUTPUT_COLUMNS: (usize, usize) = (64, 512);
+
+/// The experiment of `attn softmax-spikiness` at one parameter point: `source` draws, `softmax` is under test.
+pub struct SoftmaxExperiment<D = InputLaw, S = ScaledSoftmax> {
+    sizes: Sizes,
+    scales: Vec<Scale>,
+    precision: Precision,
+    saturated_above: f64,
+    source: D,
+    softmax: S,
+    claims: Vec<Claim>,
+}
+
+impl SoftmaxExperiment {
+    /// The experiment with the draws and the attention that it claims to have; rows saturate above `saturated_above`.
+    pub fn new(sizes: Sizes, law: InputLaw, scales: &[Scale], precision: Precision, saturated_above: f64) -> Self {
+        Self::with_parts(sizes, law, scales, precision, saturated_above, law, ScaledSoftmax { precision })
+    }
+}
+
+impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
+    /// The same claims for another source of draws or another attention.
+    pub fn with_parts(
+        sizes: Sizes,
+        law: InputLaw,
+        scales: &[Scale],
+        precision: Precision,
+        saturated_above: f64,
+        source: D,
+        softmax: S,
+    ) -> Self {
+        let width = measures_per_scale(precision);
+        let theory = claims::SoftmaxTheory::new(sizes, law, precision);
+        let of_scale = |(index, &scale): (usize, &Scale)| theory.claims(scale, index * width);
+        let claims = scales.iter().enumerate().flat_map(of_scale).collect();
+        Self { sizes, scales: scales.to_vec(), precision, saturated_above, source, softmax, claims }
+    }
+
+    /// Measures one draw in element type T.
+    fn trial_in<T: Element + Drawable>(
+        &self,
+        stream: &TrialStream,
+        inside: Inside,
+        buffers: &mut Buffers<T>,
+    ) -> Vec<f64> {
+        let Sizes { d_k, queries: n, keys: m } = self.sizes;
+        buffers.queries.resize(n * d_k, T::ZERO);
+        buffers.keys.resize(m * d_k, T::ZERO);
+        self.source.draw(stream, self.sizes, inside, &mut buffers.queries, &mut buffers.keys);
+        if rounds(self.precision) {
+            for entry in buffers.queries.iter_mut().chain(buffers.keys.iter_mut()) {
+                *entry = T::from_f64(f64::from(self.precision.round_f32(entry.to_f64() as f32)));
+            }
+        }
+        let packed = buffers.packed.get_or_insert_with(|| PackedKeys::empty(InstructionSet::detect()));
+        packed.repack(&buffers.keys, m, d_k);
+        let factors: Vec<f64> = self.scales.iter().map(|scale| scale.factor(d_k)).collect();
+        let (queries, rows) = (&buffers.queries, &mut buffers.rows);
+        let weight_rows = self.softmax.rows(queries, packed, &factors, inside == Inside::Parallel, rows);
+        let first_rows = &queries[..n.min(OUTPUT_ROWS) * d_k];
+        let weights: Vec<Vec<T>> =
+            factors.iter().map(|&factor| self.softmax.weights(first_rows, packed, factor, rows)).collect();
+        let excess = buffers.output.excess(&weights, m, output_columns(n), stream);
+        let of_scale = |index: usize| {
+            let of_scale = weight_rows.iter().skip(index).step_by(factors.len());
+            self.scale_measures(of_scale, excess[index])
+        };
+        (0..factors.len()).flat_map(of_scale).collect()
+    }
+
+    /// The measures of one scale from its rows, added in order.
+    fn scale_measures<'a>(&self, rows: impl Iterator<Item = &'a WeightRow>, output_excess: f64) -> Vec<f64> {
+        let Sizes { queries: n, keys: m, .. } = self.sizes;
+        let mut sums = [0.0; 10];
+        for row in rows {
+            let WeightRow { statistics: of_row, underflowed, sum_error } = row;
+            let saturated = if of_row.max_weight > self.saturated_above { 1.0 } else { 0.0 };
+            let values = [
+                of_row.entropy,
+                of_row.participation,
+                of_row.max_weight,
+                // A row that is not a number must not pass for one that is not saturated.
+                if of_row.max_weight.is_nan() { f64::NAN } else { saturated },
+                of_row.jacobian_trace,
+                of_row.jacobian_frobenius,
+                of_row.logit_sum,
+                of_row.logit_square_sum,
+                *underflowed,
+                *sum_error,
+            ];
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+        let (rows, count) = (n as f64, n as f64 * m as f64);
+        let variance = (sums[7] - sums[6] * sums[6] / count) / (count - 1.0);
+        let mut values: Vec<f64> = sums[..6].iter().map(|sum| sum / rows).collect();
+        values.push(values[1] + output_excess);
+        values.push(variance / (2.0 * (m as f64).ln()));
+        if rounds(self.precision) {
+            values.extend(sums[8..].iter().map(|sum| sum / rows));
+        }
+        values
+    }
+}
+
+/// Columns of V beside n queries.
+fn output_columns(n: usize) -> usize {
+    n.clamp(OUTPUT_COLUMNS.0, OUTPUT_COLUMNS.1)
+}
+
+/// Whether the weights are rounded to a half type.
+fn rounds(precision: Precision) -> bool {
+    matches!(precision, Precision::Bf16 | Precision::F16)
+}
+
+/// Columns of each scale.
+fn measures_per_scale(precision: Precision) -> usize {
+    MEASURES.len() + if rounds(precision) { ROUNDING_MEASURES.len() } else { 0 }
+}
+
+/// Buffers of one running trial.
+#[derive(Default)]
+pub struct Workspace {
+    single: Buffers<f32>,
+    double: Buffers<f64>,
+}
+
+/// Q, K and the packed K in one element type.
+struct Buffers<T> {
+    queries: Vec<T>,
+    keys: Vec<T>,
+    packed: Option<PackedKeys<T>>,
+    rows: RowBuffers<T>,
+    output: OutputBuffers<T>,
+}
+
+impl<T: Element> Default for Buffers<T> {
+    fn default() -> Self {
+        Self {
+            queries: Vec::new(),
+            keys: Vec::new(),
+            packed: None,
+            rows: RowBuffers::default(),
+            output: OutputBuffers::default(),
+        }
+    }
+}
+
+impl<D: Draw, S: Softmax> Experiment for SoftmaxExperiment<D, S> {
+    type Workspace = Workspace;
+
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn measures(&self) -> Vec<String> {
+        let names = || MEASURES.iter().chain(&ROUNDING_MEASURES).take(measures_per_scale(self.precision));
+        self.scales.iter().flat_map(|scale| names().map(move |measure| format!("{measure}:{scale}"))).collect()
+    }
+
+    fn trial(&self, stream: &TrialStream, inside: Inside, workspace: &mut Workspace) -> Vec<f64> {
+        match self.precision {
+            Precision::F64 => self.trial_in(stream, inside, &mut workspace.double),
+            Precision::F32 | Precision::Bf16 | Precision::F16 => self.trial_in(stream, inside, &mut workspace.single),
+        }
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        self.claims.clone()
+    }
+
+    fn operations(&self) -> f64 {
+        let Sizes { d_k, queries, keys } = self.sizes;
+        let (d, n, m, scales) = (d_k as f64, queries as f64, keys as f64, self.scales.len() as f64);
+        let output = n.min(OUTPUT_ROWS as f64) * m * (2.0 * output_columns(queries) as f64 + 2.0 * d);
+        // Multiply-adds of QKᵀ, about 30 a weight for its exponential and powers, about 30 a drawn entry.
+        n * m * (2.0 * d + 30.0 * scales) + scales * output + 30.0 * (n + m) * d
+    }
+
+    fn bytes(&self) -> f64 {
+        let Sizes { d_k, queries, keys } = self.sizes;
+        let element = if self.precision == Precision::F64 { 8.0 } else { 4.0 };
+        let (n, m, scales) = (queries as f64, keys as f64, self.scales.len() as f64);
+        let matrices = (n + 2.0 * m) * d_k as f64 + (scales + 1.0) * n.min(OUTPUT_ROWS as f64) * m;
+        matrices * element + scales * n * size_of::<WeightRow>() as f64
+    }
+}
