@@ -1,4 +1,5 @@
-//! Measures the false-alarm rate of every row of `attn variance` over many seeds:
+//! Measures the false-alarm rate of every row of `attn variance`, or with `--job spikiness` of `attn softmax-spikiness`,
+//! over many seeds:
 //!
 //! `cargo bench --bench calibration -- -o data/recorded/calibration.csv [--seeds 2000] [--cell normal,64,64,64,50]`
 //!
@@ -12,8 +13,9 @@ use std::io::Write;
 
 use attn::attention::{Precision, Scale};
 use attn::experiment::calibration::calibrate;
+use attn::experiment::softmax::SoftmaxExperiment;
 use attn::experiment::variance::VarianceExperiment;
-use attn::experiment::{InputLaw, Sizes};
+use attn::experiment::{Experiment, InputLaw, Sizes};
 use attn::sampling::Entries;
 use attn::statistics::{binomial, uniformity};
 
@@ -35,6 +37,10 @@ fn main() {
     let header = "entries,n_queries,n_keys,d_k,trials,statistic,test,asked_rate,seeds,judged,false_alarms,measured_rate,\
                   interval_low,interval_high,uniformity_p,outcome";
     table.write_record(header.split(',').map(str::trim)).expect("memory");
+    if option("--job").as_deref() == Some("spikiness") {
+        spikiness(&mut table, seeds);
+        return finish(table, &path);
+    }
     let laws = [Entries::Normal, Entries::Uniform, Entries::Rademacher, Entries::Laplace, Entries::StudentT(9.0)];
     for entries in laws {
         for (queries, keys) in [(64, 64), (24, 120)] {
@@ -50,15 +56,55 @@ fn main() {
             }
         }
     }
-    let bytes = table.into_inner().expect("memory");
-    std::fs::File::create(&path).and_then(|mut file| file.write_all(&bytes)).expect("the file can be written");
+    finish(table, &path);
 }
 
-/// One size, law and number of trials: a line per row and level, and one for the whole run.
+fn finish(table: csv::Writer<Vec<u8>>, path: &str) {
+    let bytes = table.into_inner().expect("memory");
+    std::fs::File::create(path).and_then(|mut file| file.write_all(&bytes)).expect("the file can be written");
+}
+
+/// Far from freezing, in the heavy-tailed band below it, and beyond: `scale` stands in the column of the entries.
+fn spikiness(table: &mut csv::Writer<Vec<u8>>, seeds: u64) {
+    let cells = [
+        (4, 32, Scale::InverseSqrtWidth),
+        (16, 64, Scale::InverseSqrtWidth),
+        (64, 64, Scale::InverseSqrtWidth),
+        (4, 64, Scale::None),
+        (6, 64, Scale::None),
+        (8, 64, Scale::None),
+        (16, 64, Scale::None),
+        (64, 64, Scale::None),
+    ];
+    for (d_k, n, scale) in cells {
+        let sizes = Sizes { d_k, queries: n, keys: n };
+        let law = InputLaw::standard(Entries::Normal);
+        let experiment = SoftmaxExperiment::new(sizes, law, &[scale], Precision::F64, 0.99);
+        let name = match scale {
+            Scale::None => "normal, raw logits",
+            _ => "normal, scaled logits",
+        };
+        lines(table, &experiment, name, sizes, 120, seeds);
+    }
+}
+
+/// One size, law and number of trials of `attn variance`.
 fn cell(table: &mut csv::Writer<Vec<u8>>, entries: Entries, sizes: Sizes, trials: u64, seeds: u64) {
     let experiment =
         VarianceExperiment::new(sizes, InputLaw::standard(entries), &[Scale::InverseSqrtWidth], Precision::F64);
-    let (rows, runs) = calibrate(&experiment, trials, seeds, &LEVELS);
+    lines(table, &experiment, &entries.to_string(), sizes, trials, seeds);
+}
+
+/// A line per row and level, and one for the whole run.
+fn lines<E: Experiment>(
+    table: &mut csv::Writer<Vec<u8>>,
+    experiment: &E,
+    entries: &str,
+    sizes: Sizes,
+    trials: u64,
+    seeds: u64,
+) {
+    let (rows, runs) = calibrate(experiment, trials, seeds, &LEVELS);
     let mut line = |statistic: &str, test: &str, asked: f64, judged: u64, rejected: u64, uniform: Option<f64>| {
         let conservative = test.contains("conservative") || statistic == "whole run";
         let interval = (judged > 0).then(|| binomial::acceptance_region(judged, asked, INTERVAL_ERROR));

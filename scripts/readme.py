@@ -144,20 +144,20 @@ def benchmark():
     records = rows("benchmark")
     peers = list(dict.fromkeys((record["program"], record["method"]) for record in records if record["program"] != "attn"))
     body = []
-    for d_k, n, dtype in dict.fromkeys((record["d_k"], record["n"], record["dtype"]) for record in records):
+    for key in dict.fromkeys(tuple(record[name] for name in ("job", "d_k", "n", "dtype")) for record in records):
         here = {(record["program"], record["method"]): record for record in records
-                if (record["d_k"], record["n"], record["dtype"]) == (d_k, n, dtype)}
+                if tuple(record[name] for name in ("job", "d_k", "n", "dtype")) == key}
         own = here["attn", "fused"]
         ratios = [f"{here[peer]['ratio']} ({here[peer]['ratio_low']}–{here[peer]['ratio_high']})" for peer in peers]
         largest = min(float(here[peer]["peak_mebibytes"]) for peer in peers)
-        body.append([d_k, n, dtype, own["milliseconds"], own["trials_per_second"], *ratios, own["peak_mebibytes"], f"{largest:g}"])
+        body.append([*key, own["milliseconds"], own["trials_per_second"], *ratios, own["peak_mebibytes"], f"{largest:g}"])
     versions = list(dict.fromkeys((record["program"], record["program_version"]) for record in records))
     threads = " or ".join(threads for (threads,) in distinct(records, "threads"))
     rounds = " or ".join(rounds for (rounds,) in distinct(records, "rounds"))
-    header = ["d", "n = m", "type", "ms a trial", "trials/s", *(f"{program} {method}" for program, method in peers),
+    header = ["job", "d", "n = m", "type", "ms a trial", "trials/s", *(f"{program} {method}" for program, method in peers),
               "MiB", "MiB, least peer"]
     named = ", ".join(f"{program} {version}" for program, version in versions)
-    return (f"{table(header, body, left=0)}\n\n"
+    return (f"{table(header, body, left=1)}\n\n"
             f"Peer columns: time of the peer over time of `attn`, median over {rounds} rounds (smallest–largest). {threads} threads. {named}.")
 
 
@@ -172,6 +172,7 @@ SECTIONS = {
     "json": ("json.txt", lambda: fenced(text("json"))),
     "mean": ("mean.txt", lambda: fenced(text("mean"))),
     "correlation": ("correlation.txt", lambda: fenced(text("correlation"))),
+    "spikiness": ("spikiness.txt", lambda: fenced(text("spikiness"))),
     "calibration": ("calibration.csv", calibration),
     "power": ("power.csv", power),
     "benchmark": ("benchmark.csv", benchmark),

@@ -13,7 +13,7 @@ use super::shared::SharedArguments;
 #[command(
     after_help = "What --detect is relative to: the theory value. Near freezing (logit standard deviation 0.55 to 1 of \
     √(2 ln m)), where rare rows carry the means and only a bet on bounded values is honest, the statistic's range: \
-    ln m for entropy, 1/4 for jacobian_frobenius, 1 for the others.\n\nExamples:\n  \
+    ln m for entropy, 1/4 for jacobian_frobenius, 3 for output_variance, 1 for the others.\n\nExamples:\n  \
     attn softmax-spikiness --dk 64                       raw logits freeze, scaled ones do not\n  \
     attn softmax-spikiness --dk 4..1024 -o sweep.csv     raw rows freeze as d_k passes 2 ln m\n  \
     attn softmax-spikiness --precision f16 --scale none  underflow and rounding of the weights\n\n\

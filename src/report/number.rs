@@ -56,7 +56,7 @@ pub fn justified_decimals(error: f64) -> usize {
     decimals_for(exponent_of(&format!("{error:.1e}")), 1)
 }
 
-/// An estimate and its 95 % limits for people: `64.013 ± 0.041`, or `0.21 -0.10 +0.30` where the limits are plainly
+/// An estimate and its 95 % limits for people: `64.013 ± 0.041`, or `0.21 [0.11, 0.51]` where the limits are plainly
 /// not symmetric (half-widths that differ by more than 15 %).
 ///
 /// Digits: as many as the first two of the half-width (1.96 standard errors) justify. Very small or large values share one exponent:
@@ -83,11 +83,13 @@ pub fn with_interval(estimate: f64, low: Option<f64>, high: Option<f64>) -> Stri
 fn interval_text(estimate: f64, below: f64, above: f64, width: f64) -> String {
     // An error far below the shown magnitude (a count that came out the same every time) must not print 300 digits.
     let decimals = justified_decimals(width).min(9);
-    let estimate = signed_zero_free(format!("{estimate:.decimals$}"));
+    let text = |value: f64| signed_zero_free(format!("{value:.decimals$}"));
+    let (low, high) = (estimate - below.max(0.0), estimate + above.max(0.0));
+    let estimate = text(estimate);
     if (above - below).abs() <= 0.15 * width.max(f64::MIN_POSITIVE) * 2.0 {
         format!("{estimate} ± {width:.decimals$}")
     } else {
-        format!("{estimate} -{:.decimals$} +{:.decimals$}", below.max(0.0), above.max(0.0))
+        format!("{estimate} [{}, {}]", text(low), text(high))
     }
 }
 
@@ -204,7 +206,7 @@ mod tests {
             (262_144.0, 261_000.0, 263_288.0, "262144 ± 1144"),
             (1.24e-9, 1.1e-9, 1.38e-9, "(1.24 ± 0.14)e-9"),
             (-0.000_001, -0.003, 0.002_998, "0.0000 ± 0.0030"),
-            (0.5, 0.4, 0.8, "0.50 -0.10 +0.30"),
+            (0.5, 0.4, 0.8, "0.50 [0.40, 0.80]"),
         ];
         for (estimate, low, high, text) in cases {
             assert_eq!(with_interval(estimate, Some(low), Some(high)), text);

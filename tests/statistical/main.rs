@@ -8,6 +8,7 @@
 
 mod calibration;
 mod faults;
+mod memory;
 mod mutants;
 mod power;
 mod softmax_spikiness;
