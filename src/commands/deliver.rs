@@ -10,7 +10,7 @@ use super::config::Config;
 use crate::report::json::Run;
 use crate::report::plot::PictureFormat;
 use crate::report::table::{Colour, Layout, paragraph};
-use crate::report::{AtomicFile, Format, Row, Verdict, csv, json, markdown, plot, stdout, table};
+use crate::report::{self, AtomicFile, Format, Row, Verdict, plot, stdout};
 
 /// Columns of text of a table in a file.
 const FILE_WIDTH: usize = 100;
@@ -88,7 +88,7 @@ impl Destinations {
     }
 }
 
-/// Writes the rows in the format asked for.
+/// Writes the rows in the format asked for, and below them, where people read, the remarks.
 fn render(
     run: &Run,
     rows: &[Row],
@@ -97,22 +97,16 @@ fn render(
     terminal: bool,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    let rate = Some(config.rates.false_alarm);
+    let false_alarm = Some(config.rates.false_alarm);
+    let layout = match terminal {
+        true => Layout::of_stdout(false_alarm),
+        false => Layout { width: FILE_WIDTH, colour: Colour::Plain, false_alarm },
+    };
+    report::write(config.format, run, rows, &layout, &mut *output)?;
     match config.format {
-        Format::Csv => csv::write(rows, output),
-        Format::Json => json::write(run, rows, output),
-        Format::Markdown => {
-            markdown::write(rows, rate, &mut *output)?;
-            remarks.iter().try_for_each(|remark| write!(output, "\n{remark}\n"))
-        }
-        Format::Table => {
-            let layout = match terminal {
-                true => Layout::of_stdout(rate),
-                false => Layout { width: FILE_WIDTH, colour: Colour::Plain, false_alarm: rate },
-            };
-            table::write(rows, &layout, &mut *output)?;
-            remarks.iter().try_for_each(|remark| write!(output, "\n{}", paragraph(remark, layout.width)))
-        }
+        Format::Table => remarks.iter().try_for_each(|remark| write!(output, "\n{}", paragraph(remark, layout.width))),
+        Format::Markdown => remarks.iter().try_for_each(|remark| write!(output, "\n{remark}\n")),
+        Format::Csv | Format::Json => Ok(()),
     }
 }
 
