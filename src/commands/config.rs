@@ -48,6 +48,9 @@ pub struct Config {
 
 /// More threads than any machine has: a slip of the keyboard.
 const MOST_THREADS: u64 = 4096;
+/// Factors on QKᵀ beyond these take the fourth moments of logits out of the range of numbers.
+const SMALLEST_FACTOR: f64 = 1e-20;
+const LARGEST_FACTOR: f64 = 1e20;
 /// A sweep with more points than this is a slip of the keyboard.
 const MOST_POINTS: usize = 100_000;
 
@@ -180,7 +183,10 @@ fn entry_law(typed: &SharedArguments) -> Result<InputLaw> {
     // Fourth powers of logits must stay finite in f32: (d·(mean² + sd²))⁴ overflows long after this bound.
     for (name, text, value) in [("--mean", &typed.mean, mean), ("--sd", &typed.sd, sd)] {
         if value.abs() > 1e3 || (value != 0.0 && value.abs() < 1e-3) {
-            bail!("{name} {text}: must be between 0.001 and 1000 in size, so that fourth moments keep their digits");
+            let or_zero = if name == "--mean" { "0, or " } else { "" };
+            bail!(
+                "{name} {text}: must be {or_zero}between 0.001 and 1000 in size, so that fourth moments keep their digits"
+            );
         }
     }
     Ok(InputLaw { entries, mean, sd, correlation })
@@ -209,8 +215,13 @@ fn scales(text: &str) -> Result<Vec<Scale>, String> {
     let mut scales: Vec<Scale> = Vec::new();
     for part in text.split(',') {
         let scale: Scale = part.trim().parse()?;
-        if scale == Scale::Number(0.0) {
-            return Err("a factor of 0 leaves no logits to measure".to_string());
+        if let Scale::Number(factor) = scale
+            && !(SMALLEST_FACTOR..=LARGEST_FACTOR).contains(&factor.abs())
+        {
+            return Err(format!(
+                "a factor must be between {SMALLEST_FACTOR:e} and {LARGEST_FACTOR:e} in size, so that fourth moments exist \
+                 (0 leaves no logits to measure)"
+            ));
         }
         if !scales.contains(&scale) {
             scales.push(scale);

@@ -15,6 +15,15 @@ use crate::report::{self, AtomicFile, Format, Row, Verdict, plot, stdout};
 /// Columns of text of a table in a file.
 const FILE_WIDTH: usize = 100;
 
+/// What was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivered {
+    /// Everything asked for.
+    Whole,
+    /// No row could be drawn: the picture's file is as it was.
+    WithoutPicture,
+}
+
 /// Files opened before the run, so that an unwritable one is an error at once and not after an hour.
 pub struct Destinations {
     output: Option<AtomicFile>,
@@ -63,7 +72,7 @@ impl Destinations {
         config: &Config,
         rows: &[Row],
         remarks: &[String],
-    ) -> Result<()> {
+    ) -> Result<Delivered> {
         let run = Run {
             command: command.to_string(),
             invocation: invocation.to_string(),
@@ -71,6 +80,11 @@ impl Destinations {
             seed: Some(config.seed),
         };
         let render = |output: &mut dyn Write, terminal: bool| render(&run, rows, remarks, config, terminal, output);
+        // A result that cannot be drawn is a result all the same.
+        let undrawable = self.plot.is_some() && !plot::drawable(rows);
+        if undrawable {
+            self.plot = None;
+        }
         if let Some(file) = &mut self.plot {
             let path = config.plot.as_deref().context("a plot has a path")?;
             plot::write(rows, PictureFormat::of_path(path)?, file).context("--plot")?;
@@ -82,9 +96,9 @@ impl Destinations {
             file.map(AtomicFile::commit).transpose().context(name)?;
         }
         if config.output.is_none() {
-            stdout::print(|output| render(output, true)).context("standard output")?;
+            stdout::print(|output| render(output, true))?;
         }
-        Ok(())
+        Ok(if undrawable { Delivered::WithoutPicture } else { Delivered::Whole })
     }
 }
 

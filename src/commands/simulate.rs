@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::ExitStatus;
 use super::config::Config;
-use super::deliver::{self, Destinations};
+use super::deliver::{self, Delivered, Destinations};
 use crate::experiment::judge::{self, Outcome, Sweep};
 use crate::experiment::per_trial::{PerTrialWriter, RunFields};
 use crate::experiment::plan;
@@ -71,7 +71,12 @@ pub fn simulate_and_remark<E: Experiment>(
             return Ok(ExitStatus::Upheld);
         }
         let rows = judge::rows(&outcomes, &sweep(&outcomes), &config.rates, |row| describe(row, command, config));
-        destinations.deliver(command, invocation, config, &rows, &remarks(&rows))?;
+        let delivered = destinations.deliver(command, invocation, config, &rows, &remarks(&rows))?;
+        if delivered == Delivered::WithoutPicture {
+            eprintln!(
+                "attn: warning: --plot: no row has a smallest detectable deviation to be drawn in; no picture written"
+            );
+        }
         if config.output.is_some() && !config.quiet {
             eprintln!("attn: {}", Summary::of(&rows).sentence(Some(config.rates.false_alarm)));
         }

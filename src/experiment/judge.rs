@@ -90,7 +90,11 @@ pub fn rows(points: &[Outcome], sweeps: &[Sweep], rates: &ErrorRates, describe: 
     let adjusted = holm_by_family(&p_values);
     let settle = |(judged, adjusted): (Judged, Option<f64>)| {
         let verdict = verdict(&judged, adjusted, rates);
-        describe(Row { verdict, ..finite_only(judged.row) })
+        let test = match judged.broken {
+            true => Some("none: the estimate does not exist, an overflow or not a number".to_string()),
+            false => judged.row.test.clone(),
+        };
+        describe(Row { verdict, test, ..finite_only(judged.row) })
     };
     judged.into_iter().zip(adjusted).map(settle).collect()
 }

@@ -51,7 +51,7 @@ impl<W: Write> PerTrialWriter<W> {
     pub fn new(destination: W, fields: RunFields, measures: &[String]) -> Result<Self> {
         let mut writer = csv::Writer::from_writer(destination);
         let header = COLUMNS.iter().copied().chain(measures.iter().map(String::as_str));
-        writer.write_record(header).context("writing the per-trial file")?;
+        writer.write_record(header).context("--per-trial")?;
         Ok(Self { writer, fields })
     }
 
@@ -77,7 +77,7 @@ impl<W: Write> PerTrialWriter<W> {
             trial.to_string(),
         ];
         let values = values.iter().map(|&value| exact_or_empty(Some(value)));
-        self.writer.write_record(head.into_iter().chain(values)).context("writing the per-trial file")
+        self.writer.write_record(head.into_iter().chain(values)).context("--per-trial")
     }
 
     /// Hands back the destination with everything written to it.
@@ -85,6 +85,6 @@ impl<W: Write> PerTrialWriter<W> {
     /// # Errors
     /// When the destination cannot be written.
     pub fn finish(self) -> Result<W> {
-        self.writer.into_inner().map_err(|error| error.into_error()).context("writing the per-trial file")
+        self.writer.into_inner().map_err(|error| error.into_error()).context("--per-trial")
     }
 }

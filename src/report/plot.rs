@@ -51,13 +51,18 @@ pub fn save(rows: &[Row], path: &Path) -> io::Result<()> {
     AtomicFile::write_whole(path, |file| write(rows, format, file))
 }
 
+/// Whether there is anything to draw: a sweep of `logit_variance`, or a row with a smallest detectable deviation.
+pub fn drawable(rows: &[Row]) -> bool {
+    sweep::draw(rows).or_else(|| claims::draw(rows)).is_some()
+}
+
 /// Draws rows and writes the picture.
 ///
 /// # Errors
 /// There is nothing to draw (no sweep of `logit_variance`, and no row with a claim), or `output` fails.
 pub fn write(rows: &[Row], format: PictureFormat, mut output: impl Write) -> io::Result<()> {
     let picture = sweep::draw(rows).or_else(|| claims::draw(rows)).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "--plot: no row has a theory value to be drawn beside")
+        io::Error::new(io::ErrorKind::InvalidInput, "no row can be drawn: none has a smallest detectable deviation")
     })?;
     match format {
         PictureFormat::Svg => output.write_all(picture.to_svg()?.as_bytes())?,

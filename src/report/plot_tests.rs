@@ -162,7 +162,7 @@ fn extreme_and_missing_values_are_drawn_without_failing() {
 #[test]
 fn nothing_to_draw_and_an_unknown_ending_are_errors_that_name_the_flag() {
     let error = write(&[Row::new("mask", "leak")], PictureFormat::Svg, Vec::new()).expect_err("no theory");
-    assert_eq!(error.to_string(), "--plot: no row has a theory value to be drawn beside");
+    assert_eq!(error.to_string(), "no row can be drawn: none has a smallest detectable deviation");
     let error = save(&sweep(), Path::new("x.jpg")).expect_err("not a known ending");
     assert_eq!(error.to_string(), "--plot 'x.jpg': the ending must be .svg or .png");
 }

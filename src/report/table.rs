@@ -102,14 +102,20 @@ pub fn render(rows: &[Row], layout: &Layout) -> String {
 const LEGEND: &str = "% is of theory, or of the statistic's natural scale where that is larger; detects: the smallest \
                       deviation this run would have seen.";
 
-/// Why rows are undecided: each reason once, with the statistics it holds for.
+/// Why rows are undecided, or rejected without a p-value: each reason once, with the statistics it holds for.
 fn reasons(rows: &[Row]) -> Vec<String> {
-    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
-    for row in rows.iter().filter(|row| row.verdict == Verdict::Undecided) {
+    let mut reasons: Vec<((Verdict, String), Vec<&str>)> = Vec::new();
+    let unexplained = |row: &&Row| match row.verdict {
+        Verdict::Undecided => true,
+        Verdict::Rejected => row.p_value.is_none(),
+        Verdict::Upheld | Verdict::Measured => false,
+    };
+    for row in rows.iter().filter(unexplained) {
         let reason = match row.test.as_deref().and_then(|test| test.strip_prefix("none: ")) {
             Some(reason) => reason.to_string(),
             None => "too few trials to see what --detect asks for; leave --trials out to plan them".to_string(),
         };
+        let reason = (row.verdict, reason);
         let position = reasons.iter().position(|(known, _)| *known == reason).unwrap_or_else(|| {
             reasons.push((reason, Vec::new()));
             reasons.len() - 1
@@ -118,7 +124,10 @@ fn reasons(rows: &[Row]) -> Vec<String> {
             reasons[position].1.push(&row.statistic);
         }
     }
-    reasons.into_iter().map(|(reason, statistics)| format!("undecided {}: {reason}", statistics.join(", "))).collect()
+    let text = |((verdict, reason), statistics): ((Verdict, String), Vec<&str>)| {
+        format!("{verdict} {}: {reason}", statistics.join(", "))
+    };
+    reasons.into_iter().map(text).collect()
 }
 
 /// The theory value for people: six significant digits, `≈` before an approximation and `→` before a limit.

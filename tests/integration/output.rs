@@ -249,3 +249,25 @@ fn the_example_in_the_help_works_without_a_terminal() {
     }
     assert!(run.stdout.contains("Exit codes: 0"), "{}", run.stdout);
 }
+
+#[test]
+fn a_result_that_cannot_be_drawn_is_delivered_without_a_picture() {
+    let folder = folder();
+    // Three trials of four tokens: no row has a smallest detectable deviation.
+    let run = attn_in(folder.path(), "softmax-spikiness -n 4 --dk 64 --trials 3 --plot x.png --format csv");
+    assert_eq!(run.code, Some(3), "{}", run.stderr);
+    assert!(run.stdout.starts_with(HEADER) && run.stdout.lines().count() > 10, "{}", run.stdout);
+    assert!(run.stderr.contains("--plot: no row has a smallest detectable deviation"), "{}", run.stderr);
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_row_rejected_for_an_overflow_says_so_below_the_table() {
+    let run = attn("variance --precision f16 --sd 1000 -n 4 --trials 3 --format table");
+    assert_eq!(run.code, Some(1));
+    let words = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("rejected logit_mean, logit_variance, logit_kurtosis: the estimate does not exist, an overflow"),
+        "{words}"
+    );
+}

@@ -67,6 +67,8 @@ const LAWS: &[Case] = &[
 
 const RUN: &[Case] = &[
     ("--scale 0", &["--scale 0", "no logits"]),
+    ("--scale 1e-81", &["--scale 1e-81", "between 1e-20 and 1e20"]),
+    ("--scale none,-1e160", &["--scale none,-1e160", "between 1e-20 and 1e20"]),
     ("--scale nan", &["--scale nan", "inv-sqrt-dk"]),
     ("--scale sqrt", &["--scale sqrt", "inv-sqrt-dk"]),
     ("--scale none,", &["--scale none,", "inv-sqrt-dk"]),

@@ -172,7 +172,8 @@ impl LogitTheory {
 
     fn logit_mean(&self, factor: f64) -> (Option<f64>, Null) {
         let depth = self.shape.depth() as f64;
-        let expected = self.raw_mean() * factor;
+        // Adding 0 turns the −0 of a negative factor into 0.
+        let expected = self.raw_mean() * factor + 0.0;
         // A mean is never asked to be known better than its logits scatter, however near to 0 it is.
         let unit = (factor.abs() * depth.sqrt() * self.law.sd.powi(2)).max(expected.abs());
         if self.correlated.is_some() {
