@@ -27,7 +27,10 @@ fn start(target: &Path, ignored: &str) -> Child {
     let itself = std::env::current_exe().expect("known");
     // The shell sets which signals are ignored, and becomes the test program.
     let script = if ignored.is_empty() {
-        r#"exec "$0" "$@""#.to_owned()
+        // Whoever runs the tests may ignore signals itself (a job in the background, nohup): start from the defaults.
+        // Only GNU env can do that; elsewhere the tests must not be run so.
+        r#"reset="env --default-signal=INT,TERM,HUP"; $reset true 2> /dev/null || reset=; exec $reset "$0" "$@""#
+            .to_owned()
     } else {
         format!(r#"trap "" {ignored}; exec "$0" "$@""#)
     };
