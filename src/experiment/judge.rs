@@ -25,6 +25,13 @@ pub struct Outcome {
     pub series: Series,
 }
 
+impl Outcome {
+    /// What the trials of one column amount to.
+    fn trials_of(&self, column: usize) -> Trials<'_> {
+        Trials { columns: &self.columns, column, values: self.series.values(column), count: self.trials }
+    }
+}
+
 /// A claim that rests on several parameter points: its row has no `d_k`.
 #[derive(Debug, Clone)]
 pub struct Sweep {
@@ -110,11 +117,9 @@ pub fn p_values(point: &Outcome, level: f64) -> Vec<Option<f64>> {
                 model.p_value(estimate, *rounding, level)
             }
             Null::Trials(test) => {
-                let values = point.series.values(column);
-                let trials = Trials { columns: &point.columns, column, values, count: point.trials };
                 let row = Row { estimate: Some(estimate), ..Row::new("", claim.statistic.clone()) };
                 // The miss rate plays no part in a p-value.
-                test.judge(row, claim.expected, &trials, level, 0.1).0.p_value
+                test.judge(row, claim.expected, &point.trials_of(column), level, 0.1).0.p_value
             }
             Null::Unjudged(_) | Null::Measured => None,
         }
@@ -181,9 +186,7 @@ fn judge_point(point: &Outcome, claim: &Claim, index: usize, level: f64, rates: 
     let mut vague = false;
     let row = match &claim.null {
         Null::Trials(test) => {
-            let values = point.series.values(column);
-            let of_column = Trials { columns: &point.columns, column, values, count: trials };
-            let (row, shift) = test.judge(row, claim.expected, &of_column, level, miss);
+            let (row, shift) = test.judge(row, claim.expected, &point.trials_of(column), level, miss);
             vague = claim.expected.is_some() && test.is_vague(expected, rates.detect);
             Row { min_detectable: shift.map(|shift| shift / unit(&claim.null, expected)), ..row }
         }
