@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use super::ExitStatus;
 use super::config::Config;
 use crate::report::json::Run;
-use crate::report::plot::PictureFormat;
+use crate::report::plot::{Picture, PictureFormat};
 use crate::report::table::{Colour, Layout, paragraph};
-use crate::report::{self, AtomicFile, Format, Row, Verdict, plot, stdout};
+use crate::report::{self, AtomicFile, Format, Row, Verdict, stdout};
 
 /// Columns of text of a table in a file.
 const FILE_WIDTH: usize = 100;
@@ -61,7 +61,7 @@ impl Destinations {
         Ok(())
     }
 
-    /// Writes the rows and the picture (`remarks` only where people read), then gives every file its name.
+    /// Writes the rows and the `picture` made of them (`remarks` only where people read), then gives every file its name.
     ///
     /// # Errors
     /// When a file cannot be written; those not yet named are then not there.
@@ -72,6 +72,7 @@ impl Destinations {
         config: &Config,
         rows: &[Row],
         remarks: &[String],
+        picture: impl FnOnce(&[Row]) -> Option<Picture>,
     ) -> Result<Delivered> {
         let run = Run {
             command: command.to_string(),
@@ -81,13 +82,14 @@ impl Destinations {
         };
         let render = |output: &mut dyn Write, terminal: bool| render(&run, rows, remarks, config, terminal, output);
         // A result that cannot be drawn is a result all the same.
-        let undrawable = self.plot.is_some() && !plot::drawable(rows);
+        let picture = self.plot.as_ref().and_then(|_| picture(rows));
+        let undrawable = self.plot.is_some() && picture.is_none();
         if undrawable {
             self.plot = None;
         }
-        if let Some(file) = &mut self.plot {
+        if let (Some(file), Some(picture)) = (&mut self.plot, &picture) {
             let path = config.plot.as_deref().context("a plot has a path")?;
-            plot::write(rows, PictureFormat::of_path(path)?, file).context("--plot")?;
+            picture.write(PictureFormat::of_path(path)?, file).context("--plot")?;
         }
         if let Some(file) = &mut self.output {
             render(file, false).context("--output")?;

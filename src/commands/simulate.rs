@@ -15,6 +15,7 @@ use crate::experiment::series::Series;
 use crate::experiment::{Experiment, InputLaw, Sizes, engine};
 use crate::report::Row;
 use crate::report::number::percent;
+use crate::report::plot::{self, Picture};
 use crate::report::summary::Summary;
 
 /// Operations a second that one core reaches at most: only to refuse what could never end.
@@ -22,9 +23,23 @@ const FASTEST_CORE: f64 = 2e11;
 /// A run that would take longer than this is refused.
 const LONGEST_RUN_DAYS: f64 = 366.0;
 
+/// What a subcommand makes of its points beside a row for each claim.
+pub struct Extras<'a> {
+    /// Further rows from all points together.
+    pub sweep: &'a (dyn Fn(&[Outcome]) -> Vec<Sweep> + Sync),
+    /// Sentences for people, below a table.
+    pub remarks: &'a (dyn Fn(&[Row]) -> Vec<String> + Sync),
+    /// The picture of the rows, if they can be drawn.
+    pub picture: &'a (dyn Fn(&[Row]) -> Option<Picture> + Sync),
+}
+
+impl Default for Extras<'_> {
+    fn default() -> Self {
+        Self { sweep: &|_| Vec::new(), remarks: &|_| Vec::new(), picture: &plot::of_rows }
+    }
+}
+
 /// Runs `experiments` (one a parameter point, all measuring the same things) and delivers the rows.
-///
-/// `sweep` makes further rows from all points together.
 ///
 /// # Errors
 /// Sizes or trials that no machine can run, files that cannot be written.
@@ -33,23 +48,9 @@ pub fn simulate<E: Experiment>(
     config: &Config,
     invocation: &str,
     experiments: &[E],
-    sweep: impl Fn(&[Outcome]) -> Vec<Sweep> + Sync,
+    extras: &Extras,
 ) -> Result<ExitStatus> {
-    simulate_and_remark(command, config, invocation, experiments, sweep, |_| Vec::new())
-}
-
-/// The same with sentences for people, made from the rows, below a table.
-///
-/// # Errors
-/// As [`simulate`].
-pub fn simulate_and_remark<E: Experiment>(
-    command: &str,
-    config: &Config,
-    invocation: &str,
-    experiments: &[E],
-    sweep: impl Fn(&[Outcome]) -> Vec<Sweep> + Sync,
-    remarks: impl Fn(&[Row]) -> Vec<String> + Sync,
-) -> Result<ExitStatus> {
+    let Extras { sweep, remarks, picture } = *extras;
     let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     experiments.iter().try_for_each(|experiment| refuse_impossible_memory(experiment, threads))?;
     let mut destinations = Destinations::open(config)?;
@@ -58,7 +59,7 @@ pub fn simulate_and_remark<E: Experiment>(
     pool.install(|| {
         let trials = match config.trials {
             Some(trials) => vec![trials; experiments.len()],
-            None => plan::plan(experiments, &sweep, &config.rates, config.seed)?,
+            None => plan::plan(experiments, sweep, &config.rates, config.seed)?,
         };
         let operations = refuse_endless_run(config, experiments, &trials, threads)?;
         note(config, &trials);
@@ -71,7 +72,7 @@ pub fn simulate_and_remark<E: Experiment>(
             return Ok(ExitStatus::Upheld);
         }
         let rows = judge::rows(&outcomes, &sweep(&outcomes), &config.rates, |row| describe(row, command, config));
-        let delivered = destinations.deliver(command, invocation, config, &rows, &remarks(&rows))?;
+        let delivered = destinations.deliver(command, invocation, config, &rows, &remarks(&rows), picture)?;
         if delivered == Delivered::WithoutPicture {
             eprintln!(
                 "attn: warning: --plot: no row has a smallest detectable deviation to be drawn in; no picture written"
@@ -113,7 +114,7 @@ fn run<E: Experiment>(
             series.push(values);
             writer.as_mut().map_or(Ok(()), |writer| writer.write(sizes, trials, trial, values))
         })?;
-        outcomes.push(Outcome { sizes, trials, claims, columns, series: series.finish() });
+        outcomes.push(Outcome { sizes, mask: experiment.mask(), trials, claims, columns, series: series.finish() });
     }
     writer.map(PerTrialWriter::finish).transpose()?;
     Ok(outcomes)

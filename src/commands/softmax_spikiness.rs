@@ -3,7 +3,8 @@
 use anyhow::Result;
 
 use super::config::{Config, option};
-use super::{ExitStatus, parse, simulate};
+use super::simulate::{self, Extras};
+use super::{ExitStatus, parse};
 use crate::cli::softmax_spikiness::SoftmaxSpikinessArguments;
 use crate::experiment::softmax::{SoftmaxExperiment, remarks};
 
@@ -20,6 +21,6 @@ pub fn run(arguments: &SoftmaxSpikinessArguments, invocation: &str) -> Result<Ex
     let experiments: Vec<SoftmaxExperiment> = (config.sizes.iter())
         .map(|&sizes| SoftmaxExperiment::new(sizes, config.law, &config.scales, config.precision, above))
         .collect();
-    let remarks = |rows: &[crate::report::Row]| remarks::remarks(rows, above);
-    simulate::simulate_and_remark("softmax-spikiness", &config, invocation, &experiments, |_| Vec::new(), remarks)
+    let extras = Extras { remarks: &|rows| remarks::remarks(rows, above), ..Extras::default() };
+    simulate::simulate("softmax-spikiness", &config, invocation, &experiments, &extras)
 }

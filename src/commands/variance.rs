@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 
+use super::ExitStatus;
 use super::config::Config;
-use super::{ExitStatus, simulate};
+use super::simulate::{self, Extras};
 use crate::cli::variance::VarianceArguments;
 use crate::experiment::slope;
 use crate::experiment::variance::VarianceExperiment;
@@ -17,5 +18,6 @@ pub fn run(arguments: &VarianceArguments, invocation: &str) -> Result<ExitStatus
     let experiments: Vec<VarianceExperiment> = (config.sizes.iter())
         .map(|&sizes| VarianceExperiment::new(sizes, config.law, &config.scales, config.precision))
         .collect();
-    simulate::simulate("variance", &config, invocation, &experiments, slope::of_variance)
+    let extras = Extras { sweep: &slope::of_variance, ..Extras::default() };
+    simulate::simulate("variance", &config, invocation, &experiments, &extras)
 }

@@ -88,5 +88,5 @@ pub fn outcome_of<E: Experiment>(experiment: &E, trials: u64, seed: u64) -> Outc
         Ok(())
     });
     let columns = columns.expect("nothing in this run can fail");
-    Outcome { sizes: experiment.sizes(), trials, claims, columns, series: series.finish() }
+    Outcome { sizes: experiment.sizes(), mask: experiment.mask(), trials, claims, columns, series: series.finish() }
 }

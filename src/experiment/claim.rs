@@ -42,6 +42,11 @@ pub enum Estimator {
         /// The column.
         column: usize,
     },
+    /// The largest over the trials of one column: for what must not exceed a fixed value in any trial.
+    Largest {
+        /// The column.
+        column: usize,
+    },
     /// The square root of the mean over the trials of one column; the null model is that of the mean itself.
     RootMean {
         /// The column.

@@ -25,6 +25,11 @@ pub trait Experiment: Sync {
         parameter_point(&[d_k as u64, queries as u64, keys as u64])
     }
 
+    /// The mask as the rows name it; None where every query sees every key.
+    fn mask(&self) -> Option<String> {
+        None
+    }
+
     /// Names of what one trial measures, in order: the columns of the per-trial file.
     fn measures(&self) -> Vec<String>;
 

@@ -15,6 +15,8 @@ const INTERVAL_ERROR: f64 = 0.05;
 pub struct Outcome {
     /// Sizes of the point.
     pub sizes: Sizes,
+    /// The mask, if there is one.
+    pub mask: Option<String>,
     /// Number of trials, planned or run.
     pub trials: u64,
     /// What is claimed of them.
@@ -174,6 +176,7 @@ fn judge_point(point: &Outcome, claim: &Claim, index: usize, level: f64, rates: 
     let sample_variance = point.columns.sample_variance(column).unwrap_or(0.0);
     let row = Row {
         scale: claim.scale.map(|scale| scale.to_string()),
+        mask: point.mask.clone(),
         d_k: Some(d_k as u64),
         n_queries: Some(queries as u64),
         n_keys: Some(keys as u64),
@@ -231,6 +234,7 @@ fn estimate(estimator: &Estimator, columns: &ColumnMoments, trials: u64) -> (f64
     let mean = |column| columns.mean(column).unwrap_or(f64::NAN);
     match *estimator {
         Estimator::Mean { column } | Estimator::RootMean { column } => (mean(column), column),
+        Estimator::Largest { column } => (columns.largest(column).unwrap_or(f64::NAN), column),
         Estimator::Kurtosis { second, fourth, linear, relative_bias } => {
             let ratio = mean(fourth) / mean(second).powi(2);
             // To first order only: where it is no small correction it would do harm, and no test is near.

@@ -28,6 +28,7 @@ pub fn plan<E: Experiment>(
         .iter()
         .map(|experiment| Outcome {
             sizes: experiment.sizes(),
+            mask: experiment.mask(),
             trials: LARGEST_TRIALS,
             claims: experiment.claims(),
             columns: ColumnMoments::new(0),

@@ -8,11 +8,12 @@ mod claims;
 mod picture;
 mod sweep;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
-use super::file::AtomicFile;
 use super::row::Row;
+
+pub use picture::Picture;
 
 /// The file types of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,34 +42,10 @@ impl PictureFormat {
     }
 }
 
-/// Draws rows into `path`, whole or not at all. To know before a long run that the path is good, use [`PictureFormat::of_path`],
-/// [`AtomicFile::create`] and, at the end, [`write()`].
-///
-/// # Errors
-/// The ending is unknown, there is nothing to draw, or the file cannot be written.
-pub fn save(rows: &[Row], path: &Path) -> io::Result<()> {
-    let format = PictureFormat::of_path(path)?;
-    AtomicFile::write_whole(path, |file| write(rows, format, file))
-}
-
-/// Whether there is anything to draw: a sweep of `logit_variance`, or a row with a smallest detectable deviation.
-pub fn drawable(rows: &[Row]) -> bool {
-    sweep::draw(rows).or_else(|| claims::draw(rows)).is_some()
-}
-
-/// Draws rows and writes the picture.
-///
-/// # Errors
-/// There is nothing to draw (no sweep of `logit_variance`, and no row with a claim), or `output` fails.
-pub fn write(rows: &[Row], format: PictureFormat, mut output: impl Write) -> io::Result<()> {
-    let picture = sweep::draw(rows).or_else(|| claims::draw(rows)).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "no row can be drawn: none has a smallest detectable deviation")
-    })?;
-    match format {
-        PictureFormat::Svg => output.write_all(picture.to_svg()?.as_bytes())?,
-        PictureFormat::Png => output.write_all(&picture.to_png()?)?,
-    }
-    output.flush()
+/// The picture of rows: a sweep of `logit_variance` over d_k, or one line for each row with a smallest detectable deviation;
+/// None where there is nothing of either.
+pub fn of_rows(rows: &[Row]) -> Option<Picture> {
+    sweep::draw(rows).or_else(|| claims::draw(rows))
 }
 
 /// Colours that stay apart for the colour-blind (Okabe and Ito 2008, "Color Universal Design").

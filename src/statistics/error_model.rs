@@ -81,6 +81,20 @@ pub struct NullModel {
 }
 
 impl NullModel {
+    /// A statistic that is `expected` in every trial, but for rounding.
+    pub fn fixed(expected: f64) -> NullModel {
+        NullModel {
+            expected,
+            variance: 0.0,
+            skewness: 0.0,
+            excess_kurtosis: 0.0,
+            kind: ErrorShape::Location,
+            origin: LawOrigin::Exact,
+            lattice_step: 0.0,
+            unit: 1.0,
+        }
+    }
+
     /// The model of the average over independent trials. No trials: nothing is judgeable.
     pub fn over_trials(&self, trials: u64) -> NullModel {
         let trials = trials as f64;

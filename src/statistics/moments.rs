@@ -1,7 +1,7 @@
 //! One-pass moments of columns, one row a trial: Welford 1962 with the merge of Chan, Golub & LeVeque 1983 and the third
 //! moment of Pébay 2008.
 
-/// Running moments of several columns. Memory is three numbers a column, whatever the number of trials.
+/// Running moments of several columns. Memory is four numbers a column, whatever the number of trials.
 ///
 /// Floating-point sums depend on their order: push trials in order, and merge shards in a fixed order, to get the
 /// same bits from any number of threads.
@@ -13,12 +13,16 @@ pub struct ColumnMoments {
     squares: Vec<f64>,
     /// Σ(x − mean)³.
     cubes: Vec<f64>,
+    /// The largest value; NaN once a value is.
+    largest: Vec<f64>,
 }
 
 impl ColumnMoments {
     /// Empty moments of `columns` columns.
     pub fn new(columns: usize) -> Self {
-        ColumnMoments { count: 0, mean: vec![0.0; columns], squares: vec![0.0; columns], cubes: vec![0.0; columns] }
+        let zeros = || vec![0.0; columns];
+        let largest = vec![f64::NEG_INFINITY; columns];
+        ColumnMoments { count: 0, mean: zeros(), squares: zeros(), cubes: zeros(), largest }
     }
 
     /// Adds one row, shape (columns).
@@ -38,6 +42,7 @@ impl ColumnMoments {
             self.cubes[column] += growth * step * (after - 2.0) - 3.0 * step * self.squares[column];
             self.squares[column] += growth;
             self.mean[column] += step;
+            self.largest[column] = larger(self.largest[column], value);
         }
     }
 
@@ -64,6 +69,7 @@ impl ColumnMoments {
                 + 3.0 * share * (own * other.squares[column] - others * self.squares[column]);
             self.squares[column] += other.squares[column] + distance * share * own * others;
             self.mean[column] += share * others;
+            self.largest[column] = larger(self.largest[column], other.largest[column]);
         }
         self.count += other.count;
     }
@@ -81,6 +87,11 @@ impl ColumnMoments {
     /// Mean of a column; None without rows or for a column that does not exist.
     pub fn mean(&self, column: usize) -> Option<f64> {
         self.mean.get(column).copied().filter(|_| self.count > 0)
+    }
+
+    /// Largest value of a column, NaN if any value was; None without rows or for a column that does not exist.
+    pub fn largest(&self, column: usize) -> Option<f64> {
+        self.largest.get(column).copied().filter(|_| self.count > 0)
     }
 
     /// Unbiased sample variance of a column, divisor T − 1; None below two rows.
@@ -107,6 +118,11 @@ impl ColumnMoments {
         (self.count > 2 && variance > 0.0)
             .then(|| self.cubes[column] / self.count as f64 / (variance * variance.sqrt()))
     }
+}
+
+/// The larger of two numbers; NaN if one is (`f64::max` would pass over it).
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
 }
 
 #[cfg(test)]
@@ -161,6 +177,21 @@ mod tests {
                 close(merged.sample_variance(column), whole.sample_variance(column).unwrap(), 1e-14);
                 close(merged.skewness(column), whole.skewness(column).unwrap(), 1e-13);
             }
+        }
+    }
+
+    #[test]
+    fn the_largest_value_of_a_column_is_kept_and_a_nan_is_never_passed_over() {
+        for split in 0..=5 {
+            let mut merged = powers_shifted(0.0, 0..split);
+            merged.merge(&powers_shifted(0.0, split..5));
+            assert_eq!((merged.largest(0), merged.largest(1)), (Some(16.0), Some(-3.0)));
+        }
+        assert_eq!((ColumnMoments::new(1).largest(0), powers_shifted(0.0, 0..1).largest(2)), (None, None));
+        for order in [[1.0, f64::NAN, 2.0], [f64::NAN, 1.0, 2.0], [1.0, 2.0, f64::NAN]] {
+            let mut moments = ColumnMoments::new(1);
+            order.iter().for_each(|&value| moments.push(&[value]));
+            assert!(moments.largest(0).is_some_and(f64::is_nan));
         }
     }
 

@@ -1,11 +1,13 @@
 //! A picture as a list of shapes, and its two file types.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::OnceLock;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, FontTransform, register_font};
+
+use super::PictureFormat;
 
 /// DejaVu Sans, cut down to Latin, Greek, digits above and below the line and the signs used here; see data/fonts.
 static FONT: &[u8] = include_bytes!("../../../data/fonts/DejaVuSans-subset.ttf");
@@ -66,7 +68,7 @@ pub enum Shape {
 pub struct Picture {
     width: u32,
     height: u32,
-    pub shapes: Vec<Shape>,
+    pub(super) shapes: Vec<Shape>,
 }
 
 impl Picture {
@@ -94,6 +96,18 @@ impl Picture {
     /// Adds a text.
     pub fn text(&mut self, at: (f64, f64), text: impl Into<String>, size: f64, anchor: Anchor, colour: RGBColor) {
         self.shapes.push(Shape::Text { at, text: text.into(), size, anchor, colour });
+    }
+
+    /// Writes the picture in a file type.
+    ///
+    /// # Errors
+    /// `output` fails.
+    pub fn write(&self, format: PictureFormat, mut output: impl Write) -> io::Result<()> {
+        match format {
+            PictureFormat::Svg => output.write_all(self.to_svg()?.as_bytes())?,
+            PictureFormat::Png => output.write_all(&self.to_png()?)?,
+        }
+        output.flush()
     }
 
     /// The picture as an SVG document.
