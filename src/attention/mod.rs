@@ -2,12 +2,14 @@
 
 pub mod kernel;
 mod logits;
+mod mask;
 mod precision;
 pub mod reference;
 mod scale;
 pub mod softmax;
 
 pub use logits::{Logits, ScaledDotProduct};
+pub use mask::{Alignment, Mask, MaskKind, MaskRule, VisibleKeys};
 pub use precision::Precision;
 pub use scale::Scale;
 pub use softmax::{ScaledSoftmax, Softmax};
