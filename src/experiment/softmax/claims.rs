@@ -120,6 +120,7 @@ impl SoftmaxTheory {
             // tr J = 1 − Σp²: one statistic.
             let family = if statistic == "jacobian_trace" { "participation" } else { statistic };
             Claim {
+                index: None,
                 statistic: statistic.to_string(),
                 scale: Some(scale),
                 family: Cow::Owned(format!("{family}:{scale}")),
@@ -132,6 +133,7 @@ impl SoftmaxTheory {
         claims.extend(self.freezing(scale, first + MEASURES.len() - 1));
         if rounds(self.precision) {
             claims.extend(ROUNDING_MEASURES.into_iter().enumerate().map(|(index, statistic)| Claim {
+                index: None,
                 statistic: statistic.to_string(),
                 scale: Some(scale),
                 family: Cow::Borrowed(statistic),
@@ -210,6 +212,7 @@ impl SoftmaxTheory {
             }
         };
         Some(Claim {
+            index: None,
             statistic: "freezing".to_string(),
             scale: Some(scale),
             family: Cow::Borrowed("freezing"),
