@@ -1,0 +1,190 @@
+//! A file of arrays.
+
+use std::fmt::Display;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail};
+
+use super::dtype::{TensorInfo, VoidType};
+use super::npy;
+use super::read::{self, Source, Tensor};
+use super::store::Store;
+
+/// The kind of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFormat {
+    /// One array of NumPy.
+    Npy,
+}
+
+/// One array of a file.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub name: String,
+    /// What it is, or why it cannot be read.
+    pub info: Result<TensorInfo, String>,
+    pub source: Source,
+}
+
+/// A file of arrays, open for reading. Several threads may read at once.
+///
+/// ```no_run
+/// use attn::tensors::TensorFile;
+///
+/// let file = TensorFile::open("layer3.npy")?;
+/// for name in file.names() {
+///     let info = file.info(name)?;
+///     println!("{name}: {} {:?}", info.dtype, info.shape);
+/// }
+/// let head = file.read_block("layer3", &[0, 2])?; // batch 0, head 2: a matrix
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TensorFile {
+    path: PathBuf,
+    format: FileFormat,
+    /// Sorted by name, no two the same.
+    entries: Vec<Entry>,
+}
+
+impl TensorFile {
+    /// Opens the file at `path` and reads what it says of its arrays, not the arrays.
+    ///
+    /// Two-byte voids of .npy are bf16; [`TensorFile::open_with`] can say otherwise. From a pipe all bytes are read, at most 1 GiB.
+    ///
+    /// # Errors
+    /// The file cannot be opened or is none of the formats, or its header is broken; one line each, with the path. An array that
+    /// cannot be read is an error only when it is asked for.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, VoidType::default())
+    }
+
+    /// As [`TensorFile::open`], with two-byte voids read as `void`.
+    ///
+    /// # Errors
+    /// As [`TensorFile::open`].
+    pub fn open_with(path: impl AsRef<Path>, void: VoidType) -> Result<Self> {
+        let path = path.as_ref();
+        let open = || {
+            let store = Arc::new(Store::open(path)?);
+            let (format, mut entries) = entries(&store, path, void)?;
+            entries.sort_by(|left, right| left.name.cmp(&right.name));
+            if let Some(pair) = entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
+                bail!("two arrays have the name {}", shown_name(&pair[0].name));
+            }
+            Ok(Self { path: path.to_owned(), format, entries })
+        };
+        open().map_err(|error| at(path, &error))
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The kind of the file.
+    pub fn format(&self) -> FileFormat {
+        self.format
+    }
+
+    /// The names of all arrays, sorted, also of those that cannot be read. The one of .npy has the name of the file without its
+    /// ending.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// Whether there is an array of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// What is known of an array without reading it.
+    ///
+    /// # Errors
+    /// There is no such array, or it cannot be read: its type is not supported, or its header is broken.
+    pub fn info(&self, name: &str) -> Result<&TensorInfo> {
+        Ok(self.readable(name)?.0)
+    }
+
+    /// The whole array.
+    ///
+    /// # Errors
+    /// As [`TensorFile::read_rows`].
+    pub fn read(&self, name: &str) -> Result<Tensor> {
+        self.read_block(name, &[])
+    }
+
+    /// The block at the `leading` indices: of shape (batch, head, rows, columns), `[b, h]` gives the matrix of a head.
+    ///
+    /// # Errors
+    /// As [`TensorFile::read_rows`].
+    pub fn read_block(&self, name: &str, leading: &[usize]) -> Result<Tensor> {
+        self.read_part(name, leading, None)
+    }
+
+    /// The rows `rows` of the block at the `leading` indices; a row is an index of the first axis that remains.
+    ///
+    /// # Errors
+    /// There is no such array or block or rows, the array cannot be read, the file has become shorter, the memory is not there, or
+    /// a 64-bit integer cannot be held by f64; one line each, with path and name.
+    pub fn read_rows(&self, name: &str, leading: &[usize], rows: Range<usize>) -> Result<Tensor> {
+        self.read_part(name, leading, Some(rows))
+    }
+
+    fn read_part(&self, name: &str, leading: &[usize], rows: Option<Range<usize>>) -> Result<Tensor> {
+        let (info, source) = self.readable(name)?;
+        read::read(info, source, leading, rows).map_err(|error| self.of(name, &error))
+    }
+
+    fn readable(&self, name: &str) -> Result<(&TensorInfo, &Source)> {
+        let entry = self.find(name).ok_or_else(|| self.without(name))?;
+        let info = entry.info.as_ref().map_err(|reason| self.of(name, reason))?;
+        Ok((info, &entry.source))
+    }
+
+    fn find(&self, name: &str) -> Option<&Entry> {
+        let index = self.entries.binary_search_by(|entry| entry.name.as_str().cmp(name)).ok()?;
+        self.entries.get(index)
+    }
+
+    fn of(&self, _name: &str, error: &dyn Display) -> anyhow::Error {
+        at(&self.path, error)
+    }
+
+    fn without(&self, name: &str) -> anyhow::Error {
+        let mut names: Vec<String> = self.names().take(13).map(shown_name).collect();
+        if names.len() == 13 {
+            names[12] = format!("{} more", self.entries.len() - 12);
+        }
+        at(&self.path, &format_args!("no array {}; there are {}", shown_name(name), names.join(", ")))
+    }
+}
+
+/// What is wrong with the file at `path`.
+fn at(path: &Path, error: &dyn Display) -> anyhow::Error {
+    anyhow!("{}: {error}", path.display())
+}
+
+/// A name from a file, which may hold anything, on one line.
+pub(super) fn shown_name(name: &str) -> String {
+    let shown: String = name.chars().take(100).flat_map(char::escape_debug).collect();
+    if name.chars().nth(100).is_some() { format!("'{shown}…'") } else { format!("'{shown}'") }
+}
+
+/// The arrays in the file, by its first bytes.
+fn entries(store: &Arc<Store>, path: &Path, void: VoidType) -> Result<(FileFormat, Vec<Entry>)> {
+    let head = store.head(npy::HEAD)?;
+    if head.starts_with(npy::MAGIC) {
+        let header = npy::read_header(&head, store.len(), void)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let source = Source::Plain { store: Arc::clone(store), start: header.data_start };
+        let info = header.info.map_err(|error| error.to_string());
+        return Ok((FileFormat::Npy, vec![Entry { name, info, source }]));
+    }
+    if head.is_empty() {
+        bail!("is empty; .npy, .npz and .safetensors are read");
+    }
+    bail!("is no .npy, .npz or .safetensors")
+}
