@@ -1,3 +1,4 @@
 //! From Q, K and weights (or output) to findings: pure functions of arrays and a contract.
 
+pub mod mask_numbers;
 pub mod mask_pattern;
