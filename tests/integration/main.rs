@@ -4,6 +4,7 @@ mod architecture;
 mod exit_codes;
 mod golden;
 mod interrupt;
+mod mask;
 mod output;
 mod per_trial;
 mod precisions;

@@ -8,6 +8,7 @@
 
 mod calibration;
 mod faults;
+mod mask;
 mod memory;
 mod mutants;
 mod power;
