@@ -36,7 +36,7 @@ use crate::attention::kernel::{Element, InstructionSet, PackedKeys, PackedQuerie
 use crate::attention::masked::{MaskedAttention, MaskedRow, MaskedSoftmax};
 use crate::attention::{Mask, Precision, Scale};
 use crate::sampling::{Drawable, TrialStream};
-use leak::Leaks;
+use leak::{Leaks, TokenBuffers};
 
 /// A finite fill beyond this is its own distance from any logit.
 const LARGEST_FILL_MEASURED: f64 = 1e6;
@@ -184,10 +184,11 @@ impl<D: Draw, A: MaskedAttention> MaskExperiment<D, A> {
         buffers: &mut Buffers<T>,
     ) -> Vec<f64> {
         self.draw(stream, inside, buffers);
-        let packed = buffers.packed.as_ref().expect("packed by the draw");
-        let rows = self.rows(&buffers.queries, packed, inside);
+        let Buffers { queries, keys, packed, block, tokens } = buffers;
+        let packed = packed.as_ref().expect("packed by the draw");
+        let rows = self.rows(queries, packed, inside, block);
         let mut values = self.seen().to_vec();
-        let leaks = Leaks { experiment: self, stream, queries: &buffers.queries, keys: &buffers.keys };
+        let mut leaks = Leaks::new(self, stream, queries, keys, tokens);
         for (index, &scale) in self.scales.iter().enumerate() {
             let rows: Vec<&MeasuredRow> = rows.iter().skip(index).step_by(self.scales.len()).collect();
             values.extend(self.scale_measures(&rows, leaks.measure(scale.factor(self.sizes.d_k))));
@@ -196,19 +197,25 @@ impl<D: Draw, A: MaskedAttention> MaskExperiment<D, A> {
     }
 
     /// Every row under every scale: row i under scale s at i·scales + s.
-    fn rows<T: Element>(&self, queries: &[T], keys: &PackedKeys<T>, inside: Inside) -> Vec<MeasuredRow> {
+    fn rows<T: Element>(
+        &self,
+        queries: &[T],
+        keys: &PackedKeys<T>,
+        inside: Inside,
+        buffers: &mut BlockBuffers<T>,
+    ) -> Vec<MeasuredRow> {
         let d_k = self.sizes.d_k;
         let block = (BLOCK_LOGITS / self.sizes.keys).clamp(4, 256);
-        let fresh = || BlockBuffers { packed: PackedQueries::empty(keys.instruction_set()), raw: Vec::new() };
         let measure = |buffers: &mut BlockBuffers<T>, (index, part): (usize, &[T])| {
             self.block(index * block, part, keys, buffers)
         };
         let parts: Vec<Vec<MeasuredRow>> = match inside {
             Inside::Sequential => {
-                let mut buffers = fresh();
-                queries.chunks(block * d_k).enumerate().map(|part| measure(&mut buffers, part)).collect()
+                queries.chunks(block * d_k).enumerate().map(|part| measure(&mut *buffers, part)).collect()
             }
-            Inside::Parallel => queries.par_chunks(block * d_k).enumerate().map_init(fresh, measure).collect(),
+            Inside::Parallel => {
+                queries.par_chunks(block * d_k).enumerate().map_init(BlockBuffers::default, measure).collect()
+            }
         };
         parts.into_iter().flatten().collect()
     }
@@ -224,6 +231,7 @@ impl<D: Draw, A: MaskedAttention> MaskExperiment<D, A> {
         let (d_k, m) = (self.sizes.d_k, self.sizes.keys);
         let rows = queries.len() / d_k;
         raw.resize(rows * m, T::ZERO);
+        let packed = packed.get_or_insert_with(|| PackedQueries::empty(keys.instruction_set()));
         packed.repack(queries, rows, d_k);
         packed_logits(packed, keys, 0..m, raw, m);
         let mut weights = Vec::new();
@@ -334,8 +342,14 @@ fn round<T: Element>(precision: Precision, matrix: &mut [T]) {
 
 /// A block of queries and its logits.
 struct BlockBuffers<T> {
-    packed: PackedQueries<T>,
+    packed: Option<PackedQueries<T>>,
     raw: Vec<T>,
+}
+
+impl<T> Default for BlockBuffers<T> {
+    fn default() -> Self {
+        Self { packed: None, raw: Vec::new() }
+    }
 }
 
 /// Buffers of one running trial.
@@ -345,16 +359,24 @@ pub struct Workspace {
     double: Buffers<f64>,
 }
 
-/// Q, K and the packed K in one element type.
+/// Q, K and the packed K in one element type, and what is reused with them: fresh memory is dear.
 struct Buffers<T> {
     queries: Vec<T>,
     keys: Vec<T>,
     packed: Option<PackedKeys<T>>,
+    block: BlockBuffers<T>,
+    tokens: TokenBuffers<T>,
 }
 
 impl<T> Default for Buffers<T> {
     fn default() -> Self {
-        Self { queries: Vec::new(), keys: Vec::new(), packed: None }
+        Self {
+            queries: Vec::new(),
+            keys: Vec::new(),
+            packed: None,
+            block: BlockBuffers::default(),
+            tokens: TokenBuffers::default(),
+        }
     }
 }
 
