@@ -195,7 +195,8 @@ impl MaskTheory<'_> {
         if detail == Detail::ByRow {
             for (row, count) in seeing {
                 let expected = by_count.as_ref().map(|by_count| by_count[&count]);
-                let test = (factor, self.method(factor, count));
+                // Nothing averages the skewness of a single row away; a bet holds whatever its law.
+                let test = (factor, Method::Betting);
                 claims.extend(self.row_claims(scale, (Some(row as u64), count), column, expected, test));
                 column += ROW_MEASURES.len();
             }
@@ -226,7 +227,7 @@ impl MaskTheory<'_> {
                 (1, Some(value)) => {
                     Null::Exact { model: NullModel::fixed(value), rounding: 2.0 * self.precision.epsilon() }
                 }
-                _ => theory.null(method, &bounded),
+                _ => of_its_own_size(theory.null(method, &bounded), row),
             };
             let expected = value.map(|value| Expected { value, kind: theory.kind() });
             Claim { null, ..claim(ROW_MEASURES[index], Some(scale), row, first + index, expected) }
@@ -253,6 +254,14 @@ impl MaskTheory<'_> {
             Some(Regime::Near) if keys >= FEWEST_KEYS_NEAR_FREEZING => Method::Betting,
             _ => Method::Student,
         }
+    }
+}
+
+/// A bet on one row sees what is large beside the row's own expectation, not beside the range of the statistic.
+fn of_its_own_size(null: Null, row: Option<u64>) -> Null {
+    match null {
+        Null::Trials(test) if row.is_some() => Null::Trials(TrialTest { unit: 0.0, ..test }),
+        null => null,
     }
 }
 
