@@ -7,6 +7,7 @@ use super::exponential::{Exponential, exponential};
 use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64};
 use super::registers::{Portable, Register};
 use crate::number::Real;
+use std::ops::{Add, Mul};
 
 /// Most rows of a tile, over all instruction sets, up to a whole number of registers.
 pub const MOST_ROWS: usize = 16;
@@ -189,7 +190,7 @@ unsafe fn weigh_tile<R: Register<Element: AttentionLoops>>(
 /// The machine must have the instructions; weights, values and factors must be readable, and `out` writable, for `ROWS` rows
 /// and `keys` keys.
 #[inline(always)]
-unsafe fn accumulate_tile<R: Register<Element: AttentionLoops>, const ROWS: usize, const SIDES: usize>(
+unsafe fn accumulate_tile<R: Register<Element: AttentionLoops>, const ROWS: usize>(
     mut weights: *const R::Element,
     mut values: *const R::Element,
     keys: usize,
@@ -198,33 +199,30 @@ unsafe fn accumulate_tile<R: Register<Element: AttentionLoops>, const ROWS: usiz
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut sums = [[R::splat(R::Element::ZERO); SIDES]; ROWS];
+        let mut sums = [[R::splat(R::Element::ZERO); 2]; ROWS];
         for _ in 0..keys {
-            let mut line = [R::splat(R::Element::ZERO); SIDES];
-            for side in 0..SIDES {
-                line[side] = R::load(values.add(side * R::LANES));
-            }
+            let line = [R::load(values), R::load(values.add(R::LANES))];
             for row in 0..ROWS {
                 let weight = R::splat(*weights.add(row * R::Element::STRIDE));
-                for side in 0..SIDES {
+                for side in 0..2 {
                     sums[row][side] = weight.multiply_add(line[side], sums[row][side]);
                 }
             }
             weights = weights.wrapping_add(1);
-            values = values.wrapping_add(SIDES * R::LANES);
+            values = values.wrapping_add(2 * R::LANES);
         }
         for row in 0..ROWS {
             let factor = R::splat(factors[row]);
-            for side in 0..SIDES {
-                let place = out.add((row * SIDES + side) * R::LANES);
+            for side in 0..2 {
+                let place = out.add((row * 2 + side) * R::LANES);
                 R::load(place).multiply_add(factor, sums[row][side]).store(place);
             }
         }
     }
 }
 
-macro_rules! loops {
-    ($name:ident, $element:ident, $register:ty, sides: $sides:literal, rows: [$($rows:literal)*] $(, $features:literal)?) => {
+macro_rules! row_loops {
+    ($name:ident, $element:ident, $register:ty $(, $features:literal)?) => {
         mod $name {
             use super::*;
 
@@ -233,7 +231,7 @@ macro_rules! loops {
             $(#[target_feature(enable = $features)])?
             pub unsafe fn survey_logits(logits: &[$element]) -> ($element, bool) {
                 // SAFETY: the caller's promise.
-                unsafe { super::survey::<$register>(logits) }
+                unsafe { survey::<$register>(logits) }
             }
 
             /// # Safety
@@ -241,7 +239,7 @@ macro_rules! loops {
             $(#[target_feature(enable = $features)])?
             pub unsafe fn weigh_logits(logits: &mut [$element], reference: $element) -> f64 {
                 // SAFETY: the caller's promise.
-                unsafe { super::weigh::<$register>(logits, reference) }
+                unsafe { weigh::<$register>(logits, reference) }
             }
 
             /// # Safety
@@ -264,28 +262,72 @@ macro_rules! loops {
                 // SAFETY: the caller's promise.
                 unsafe { super::weigh_tile::<$register>(tile, columns, running, factors) }
             }
+        }
+    };
+}
 
-            /// # Safety
-            /// The machine must have the instructions.
-            $(#[target_feature(enable = $features)])?
-            pub unsafe fn accumulate(
-                product: Product<'_, $element>,
-                factors: &[$element; MOST_ROWS],
-                out: &mut [$element],
-            ) {
-                let Product { weights, rows, values, keys } = product;
-                let width = $sides * <$register>::LANES;
-                assert!(rows > 0 && keys > 0 && keys <= $element::BLOCK);
-                assert!(weights.len() >= (rows - 1) * $element::STRIDE + keys);
-                assert!(values.len() >= keys * width && out.len() >= rows * width);
-                let (weights, values, out) = (weights.as_ptr(), values.as_ptr(), out.as_mut_ptr());
-                // SAFETY: the assertions.
-                unsafe {
-                    match rows {
-                        $($rows => accumulate_tile::<$register, $rows, $sides>(weights, values, keys, factors, out),)*
-                        _ => panic!("a tile of {rows} rows"),
-                    }
+macro_rules! product_loops {
+    ($name:ident, $element:ident, $register:ty, rows: [$($rows:literal)*], $features:literal) => {
+        /// # Safety
+        /// The machine must have the instructions.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $name(product: Product<'_, $element>, factors: &[$element; MOST_ROWS], out: &mut [$element]) {
+            let Product { weights, rows, values, keys } = product;
+            let width = 2 * <$register>::LANES;
+            assert!(rows > 0 && keys > 0 && keys <= $element::BLOCK);
+            assert!(weights.len() >= (rows - 1) * $element::STRIDE + keys);
+            assert!(values.len() >= keys * width && out.len() >= rows * width);
+            let (weights, values, out) = (weights.as_ptr(), values.as_ptr(), out.as_mut_ptr());
+            // SAFETY: the assertions, and the caller's promise.
+            unsafe {
+                match rows {
+                    $($rows => accumulate_tile::<$register, $rows>(weights, values, keys, factors, out),)*
+                    _ => panic!("a tile of {rows} rows"),
                 }
+            }
+        }
+    };
+}
+
+/// [`accumulate_tile`] in plain Rust: short fixed loops over arrays, which the compiler keeps in the registers that SSE2
+/// and NEON have.
+#[inline(never)]
+fn accumulate_in_arrays<
+    T: AttentionLoops + Add<Output = T> + Mul<Output = T>,
+    const ROWS: usize,
+    const WIDTH: usize,
+>(
+    product: Product<'_, T>,
+    factors: &[T; MOST_ROWS],
+    out: &mut [T],
+) {
+    let mut sums = [[T::ZERO; WIDTH]; ROWS];
+    let rows: [&[T]; ROWS] = std::array::from_fn(|row| &product.weights[row * T::STRIDE..][..product.keys]);
+    for (key, line) in product.values.as_chunks::<WIDTH>().0.iter().enumerate().take(product.keys) {
+        for row in 0..ROWS {
+            let weight = rows[row][key];
+            for column in 0..WIDTH {
+                sums[row][column] = weight * line[column] + sums[row][column];
+            }
+        }
+    }
+    for ((line, sums), &factor) in out.as_chunks_mut::<WIDTH>().0.iter_mut().zip(sums).zip(factors) {
+        for (total, sum) in line.iter_mut().zip(sums) {
+            *total = *total * factor + sum;
+        }
+    }
+}
+
+macro_rules! portable_product {
+    ($name:ident, $element:ident, $width:literal) => {
+        fn $name(product: Product<'_, $element>, factors: &[$element; MOST_ROWS], out: &mut [$element]) {
+            match product.rows {
+                1 => accumulate_in_arrays::<$element, 1, $width>(product, factors, out),
+                2 => accumulate_in_arrays::<$element, 2, $width>(product, factors, out),
+                3 => accumulate_in_arrays::<$element, 3, $width>(product, factors, out),
+                4 => accumulate_in_arrays::<$element, 4, $width>(product, factors, out),
+                rows => panic!("a tile of {rows} rows"),
             }
         }
     };
@@ -298,31 +340,34 @@ macro_rules! by_set {
         unsafe {
             match $set {
                 #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx512 => $avx512::$($call)*,
+                InstructionSet::Avx512 => $avx512 $($call)*,
                 #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx2 => $avx2::$($call)*,
-                _ => $portable::$($call)*,
+                InstructionSet::Avx2 => $avx2 $($call)*,
+                _ => $portable $($call)*,
             }
         }
     };
 }
 
 macro_rules! attention_loops {
-    ($element:ident, block: $block:literal, line: $line:literal, $avx512:ident, $avx2:ident, $portable:ident) => {
+    (
+        $element:ident, block: $block:literal, line: $line:literal, rows: [$avx512:ident, $avx2:ident, $portable:ident],
+        products: [$avx512_product:ident, $avx2_product:ident, $portable_product:ident]
+    ) => {
         impl AttentionLoops for $element {
             const BLOCK: usize = $block;
             const STRIDE: usize = $block + $line;
 
             fn survey_logits(set: InstructionSet, logits: &[Self]) -> (Self, bool) {
-                by_set!(set, $avx512, $avx2, $portable, survey_logits(logits))
+                by_set!(set, $avx512, $avx2, $portable, ::survey_logits(logits))
             }
 
             fn weigh_logits(set: InstructionSet, logits: &mut [Self], reference: Self) -> f64 {
-                by_set!(set, $avx512, $avx2, $portable, weigh_logits(logits, reference))
+                by_set!(set, $avx512, $avx2, $portable, ::weigh_logits(logits, reference))
             }
 
             fn multiply(set: InstructionSet, numbers: &mut [Self], factor: Self) {
-                by_set!(set, $avx512, $avx2, $portable, multiply(numbers, factor))
+                by_set!(set, $avx512, $avx2, $portable, ::multiply(numbers, factor))
             }
 
             fn weigh_tile(
@@ -332,7 +377,7 @@ macro_rules! attention_loops {
                 running: &mut [Running<Self>],
                 factors: &mut [Self; MOST_ROWS],
             ) {
-                by_set!(set, $avx512, $avx2, $portable, weigh_tile(tile, columns, running, factors))
+                by_set!(set, $avx512, $avx2, $portable, ::weigh_tile(tile, columns, running, factors))
             }
 
             fn accumulate(
@@ -341,22 +386,35 @@ macro_rules! attention_loops {
                 factors: &[Self; MOST_ROWS],
                 out: &mut [Self],
             ) {
-                by_set!(set, $avx512, $avx2, $portable, accumulate(product, factors, out))
+                by_set!(set, $avx512_product, $avx2_product, $portable_product, (product, factors, out))
             }
         }
     };
 }
 
 #[cfg(target_arch = "x86_64")]
-loops!(avx512_f32, f32, Avx512F32, sides: 2, rows: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], "avx512f,avx512dq");
+row_loops!(avx512_f32, f32, Avx512F32, "avx512f,avx512dq");
 #[cfg(target_arch = "x86_64")]
-loops!(avx512_f64, f64, Avx512F64, sides: 2, rows: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], "avx512f,avx512dq");
+row_loops!(avx512_f64, f64, Avx512F64, "avx512f,avx512dq");
 #[cfg(target_arch = "x86_64")]
-loops!(avx2_f32, f32, Avx2F32, sides: 2, rows: [1 2 3 4 5 6], "avx2,fma");
+row_loops!(avx2_f32, f32, Avx2F32, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-loops!(avx2_f64, f64, Avx2F64, sides: 2, rows: [1 2 3 4 5 6], "avx2,fma");
-loops!(portable_f32, f32, Portable<f32, 8>, sides: 1, rows: [1 2 3 4]);
-loops!(portable_f64, f64, Portable<f64, 4>, sides: 1, rows: [1 2 3 4]);
+row_loops!(avx2_f64, f64, Avx2F64, "avx2,fma");
+row_loops!(portable_f32, f32, Portable<f32, 16>);
+row_loops!(portable_f64, f64, Portable<f64, 8>);
 
-attention_loops!(f32, block: 512, line: 16, avx512_f32, avx2_f32, portable_f32);
-attention_loops!(f64, block: 256, line: 8, avx512_f64, avx2_f64, portable_f64);
+product_loops!(avx512_product_f32, f32, Avx512F32, rows: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], "avx512f,avx512dq");
+product_loops!(avx512_product_f64, f64, Avx512F64, rows: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], "avx512f,avx512dq");
+product_loops!(avx2_product_f32, f32, Avx2F32, rows: [1 2 3 4 5 6], "avx2,fma");
+product_loops!(avx2_product_f64, f64, Avx2F64, rows: [1 2 3 4 5 6], "avx2,fma");
+portable_product!(portable_product_f32, f32, 8);
+portable_product!(portable_product_f64, f64, 4);
+
+attention_loops! {
+    f32, block: 512, line: 16, rows: [avx512_f32, avx2_f32, portable_f32],
+    products: [avx512_product_f32, avx2_product_f32, portable_product_f32]
+}
+attention_loops! {
+    f64, block: 256, line: 8, rows: [avx512_f64, avx2_f64, portable_f64],
+    products: [avx512_product_f64, avx2_product_f64, portable_product_f64]
+}

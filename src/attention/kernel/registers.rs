@@ -136,9 +136,6 @@ macro_rules! portable {
 
 portable!(f32, 16, mantissa: 23);
 portable!(f64, 8, mantissa: 52);
-// Half as long, for tiles that fit the registers of SSE2 and NEON.
-portable!(f32, 8, mantissa: 23);
-portable!(f64, 4, mantissa: 52);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {

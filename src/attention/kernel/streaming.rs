@@ -252,3 +252,7 @@ impl<T: Element> Task<'_, T> {
         self.row(row).contains(key) && logit * self.scale - log_partition >= T::LEAST.to_f64()
     }
 }
+
+#[cfg(test)]
+#[path = "streaming_tests.rs"]
+mod tests;
