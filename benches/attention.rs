@@ -14,6 +14,9 @@ use attn::attention::kernel::{
 use attn::attention::{Mask, MaskRule};
 use attn::sampling::{Drawable, Entries, MatrixId, TrialStream, fill};
 
+/// Attends once; the seconds in all and by stage, and the mean magnitude of the output.
+type Attend<'a, T> = dyn FnMut(AttentionInputs<'_, T>) -> (Vec<f64>, f64) + 'a;
+
 struct Arguments(Vec<String>);
 
 impl Arguments {
@@ -57,7 +60,7 @@ fn run<T: Element + Drawable>(arguments: &Arguments) {
     };
     let method = arguments.option("--method", "streaming");
     let scale = 1.0 / (d_k as f64).sqrt();
-    let mut attend: Box<dyn FnMut(AttentionInputs<'_, T>) -> (Vec<f64>, f64)> = match method.as_str() {
+    let mut attend: Box<Attend<'_, T>> = match method.as_str() {
         "streaming" => {
             let mut workspace = StreamingWorkspace::new(set);
             let mut result = AttentionOutput::default();

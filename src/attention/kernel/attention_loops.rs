@@ -1,13 +1,12 @@
-//! The inner loops of full attention, written once for every register: maximum and weights of a row, and the product of a
-//! tile of weights with the values.
+//! The inner loops of full attention over rows of logits, written once for every register: maxima and weights.
 
 use super::InstructionSet;
 use super::exponential::{Exponential, exponential};
 #[cfg(target_arch = "x86_64")]
 use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64};
 use super::registers::{Portable, Register};
+use super::weighted_values::{self as products, Product};
 use crate::number::Real;
-use std::ops::{Add, Mul};
 
 /// Most rows of a tile, over all instruction sets, up to a whole number of registers.
 pub const MOST_ROWS: usize = 16;
@@ -19,19 +18,6 @@ pub struct Running<T> {
     pub maximum: T,
     /// Σ e^(x − M), or NaN if a logit was.
     pub sum: f64,
-}
-
-/// A tile of weights against a strip of values, all cut to the same keys.
-#[derive(Debug, Clone, Copy)]
-pub struct Product<'a, T> {
-    /// Weights, rows [`AttentionLoops::STRIDE`] apart.
-    pub weights: &'a [T],
-    /// Number of rows, at most the height of the tile.
-    pub rows: usize,
-    /// One line of two registers (one, in plain Rust) for each key.
-    pub values: &'a [T],
-    /// Number of keys.
-    pub keys: usize,
 }
 
 /// The loops of one element type, by instruction set.
@@ -89,13 +75,11 @@ unsafe fn survey<R: Register<Element: AttentionLoops>>(logits: &[R::Element]) ->
         let mut maximum = [R::splat(lowest()); 2];
         let mut sum = [R::splat(R::Element::ZERO); 2];
         for chunk in chunks {
-            for side in 0..2 {
-                let x = R::load(chunk.as_ptr().add(side * R::LANES));
-                maximum[side] = x.maximum(maximum[side]);
-                sum[side] = sum[side].add(x);
-            }
+            let x = [R::load(chunk.as_ptr()), R::load(chunk.as_ptr().add(R::LANES))];
+            maximum = [x[0].maximum(maximum[0]), x[1].maximum(maximum[1])];
+            sum = [sum[0].add(x[0]), sum[1].add(x[1])];
         }
-        (maximum[0].maximum(maximum[1]).largest(), sum[0].total() + sum[1].total())
+        (maximum[0].maximum(maximum[1]).largest(), sum[0].add(sum[1]).total())
     };
     let larger = |a, &b| if b > a { b } else { a };
     let maximum = rest.iter().fold(maximum, larger);
@@ -113,12 +97,13 @@ unsafe fn weigh<R: Register<Element: AttentionLoops>>(logits: &mut [R::Element],
         let reference = R::splat(reference);
         let mut sum = [R::splat(R::Element::ZERO); 2];
         for chunk in &mut chunks {
-            for side in 0..2 {
-                let place = chunk.as_mut_ptr().add(side * R::LANES);
-                let weight = exponential(R::load(place).subtract(reference));
-                weight.store(place);
-                sum[side] = sum[side].add(weight);
-            }
+            let (left, right) = (chunk.as_mut_ptr(), chunk.as_mut_ptr().add(R::LANES));
+            // No closure: one that is not inlined lacks the instructions.
+            let weights =
+                [exponential(R::load(left).subtract(reference)), exponential(R::load(right).subtract(reference))];
+            weights[0].store(left);
+            weights[1].store(right);
+            sum = [sum[0].add(weights[0]), sum[1].add(weights[1])];
         }
         for rest in chunks.into_remainder().chunks_mut(R::LANES) {
             let mut lanes = padded(rest);
@@ -127,7 +112,7 @@ unsafe fn weigh<R: Register<Element: AttentionLoops>>(logits: &mut [R::Element],
             sum[0] = sum[0].add(weight);
             rest.copy_from_slice(&lanes[..rest.len()]);
         }
-        sum[0].total() + sum[1].total()
+        sum[0].add(sum[1]).total()
     }
 }
 
@@ -183,44 +168,6 @@ unsafe fn weigh_tile<R: Register<Element: AttentionLoops>>(
     }
 }
 
-/// Σ over the keys from 0, then factor · out is added: so the error grows with the keys of a block and the number
-/// of blocks, not with the number of keys.
-///
-/// # Safety
-/// The machine must have the instructions; weights, values and factors must be readable, and `out` writable, for `ROWS` rows
-/// and `keys` keys.
-#[inline(always)]
-unsafe fn accumulate_tile<R: Register<Element: AttentionLoops>, const ROWS: usize>(
-    mut weights: *const R::Element,
-    mut values: *const R::Element,
-    keys: usize,
-    factors: &[R::Element; MOST_ROWS],
-    out: *mut R::Element,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut sums = [[R::splat(R::Element::ZERO); 2]; ROWS];
-        for _ in 0..keys {
-            let line = [R::load(values), R::load(values.add(R::LANES))];
-            for row in 0..ROWS {
-                let weight = R::splat(*weights.add(row * R::Element::STRIDE));
-                for side in 0..2 {
-                    sums[row][side] = weight.multiply_add(line[side], sums[row][side]);
-                }
-            }
-            weights = weights.wrapping_add(1);
-            values = values.wrapping_add(2 * R::LANES);
-        }
-        for row in 0..ROWS {
-            let factor = R::splat(factors[row]);
-            for side in 0..2 {
-                let place = out.add((row * 2 + side) * R::LANES);
-                R::load(place).multiply_add(factor, sums[row][side]).store(place);
-            }
-        }
-    }
-}
-
 macro_rules! row_loops {
     ($name:ident, $element:ident, $register:ty $(, $features:literal)?) => {
         mod $name {
@@ -266,84 +213,17 @@ macro_rules! row_loops {
     };
 }
 
-macro_rules! product_loops {
-    ($name:ident, $element:ident, $register:ty, rows: [$($rows:literal)*], $features:literal) => {
-        /// # Safety
-        /// The machine must have the instructions.
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = $features)]
-        unsafe fn $name(product: Product<'_, $element>, factors: &[$element; MOST_ROWS], out: &mut [$element]) {
-            let Product { weights, rows, values, keys } = product;
-            let width = 2 * <$register>::LANES;
-            assert!(rows > 0 && keys > 0 && keys <= $element::BLOCK);
-            assert!(weights.len() >= (rows - 1) * $element::STRIDE + keys);
-            assert!(values.len() >= keys * width && out.len() >= rows * width);
-            let (weights, values, out) = (weights.as_ptr(), values.as_ptr(), out.as_mut_ptr());
-            // SAFETY: the assertions, and the caller's promise.
-            unsafe {
-                match rows {
-                    $($rows => accumulate_tile::<$register, $rows>(weights, values, keys, factors, out),)*
-                    _ => panic!("a tile of {rows} rows"),
-                }
-            }
-        }
-    };
-}
-
-/// [`accumulate_tile`] in plain Rust: short fixed loops over arrays, which the compiler keeps in the registers that SSE2
-/// and NEON have.
-#[inline(never)]
-fn accumulate_in_arrays<
-    T: AttentionLoops + Add<Output = T> + Mul<Output = T>,
-    const ROWS: usize,
-    const WIDTH: usize,
->(
-    product: Product<'_, T>,
-    factors: &[T; MOST_ROWS],
-    out: &mut [T],
-) {
-    let mut sums = [[T::ZERO; WIDTH]; ROWS];
-    let rows: [&[T]; ROWS] = std::array::from_fn(|row| &product.weights[row * T::STRIDE..][..product.keys]);
-    for (key, line) in product.values.as_chunks::<WIDTH>().0.iter().enumerate().take(product.keys) {
-        for row in 0..ROWS {
-            let weight = rows[row][key];
-            for column in 0..WIDTH {
-                sums[row][column] = weight * line[column] + sums[row][column];
-            }
-        }
-    }
-    for ((line, sums), &factor) in out.as_chunks_mut::<WIDTH>().0.iter_mut().zip(sums).zip(factors) {
-        for (total, sum) in line.iter_mut().zip(sums) {
-            *total = *total * factor + sum;
-        }
-    }
-}
-
-macro_rules! portable_product {
-    ($name:ident, $element:ident, $width:literal) => {
-        fn $name(product: Product<'_, $element>, factors: &[$element; MOST_ROWS], out: &mut [$element]) {
-            match product.rows {
-                1 => accumulate_in_arrays::<$element, 1, $width>(product, factors, out),
-                2 => accumulate_in_arrays::<$element, 2, $width>(product, factors, out),
-                3 => accumulate_in_arrays::<$element, 3, $width>(product, factors, out),
-                4 => accumulate_in_arrays::<$element, 4, $width>(product, factors, out),
-                rows => panic!("a tile of {rows} rows"),
-            }
-        }
-    };
-}
-
 macro_rules! by_set {
-    ($set:ident, $avx512:ident, $avx2:ident, $portable:ident, $($call:tt)*) => {
+    ($set:ident, [$($module:tt)*] $avx512:ident, $avx2:ident, $portable:ident, $($call:tt)*) => {
         // SAFETY: nothing is packed for an instruction set the machine lacks, and `assert_available` has made sure where
         // nothing is packed.
         unsafe {
             match $set {
                 #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx512 => $avx512 $($call)*,
+                InstructionSet::Avx512 => $($module)* $avx512 $($call)*,
                 #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx2 => $avx2 $($call)*,
-                _ => $portable $($call)*,
+                InstructionSet::Avx2 => $($module)* $avx2 $($call)*,
+                _ => $($module)* $portable $($call)*,
             }
         }
     };
@@ -351,23 +231,22 @@ macro_rules! by_set {
 
 macro_rules! attention_loops {
     (
-        $element:ident, block: $block:literal, line: $line:literal, rows: [$avx512:ident, $avx2:ident, $portable:ident],
-        products: [$avx512_product:ident, $avx2_product:ident, $portable_product:ident]
+        $element:ident, block: $block:literal, line: $line:literal, $avx512:ident, $avx2:ident, $portable:ident
     ) => {
         impl AttentionLoops for $element {
             const BLOCK: usize = $block;
             const STRIDE: usize = $block + $line;
 
             fn survey_logits(set: InstructionSet, logits: &[Self]) -> (Self, bool) {
-                by_set!(set, $avx512, $avx2, $portable, ::survey_logits(logits))
+                by_set!(set, [] $avx512, $avx2, $portable, ::survey_logits(logits))
             }
 
             fn weigh_logits(set: InstructionSet, logits: &mut [Self], reference: Self) -> f64 {
-                by_set!(set, $avx512, $avx2, $portable, ::weigh_logits(logits, reference))
+                by_set!(set, [] $avx512, $avx2, $portable, ::weigh_logits(logits, reference))
             }
 
             fn multiply(set: InstructionSet, numbers: &mut [Self], factor: Self) {
-                by_set!(set, $avx512, $avx2, $portable, ::multiply(numbers, factor))
+                by_set!(set, [] $avx512, $avx2, $portable, ::multiply(numbers, factor))
             }
 
             fn weigh_tile(
@@ -377,7 +256,7 @@ macro_rules! attention_loops {
                 running: &mut [Running<Self>],
                 factors: &mut [Self; MOST_ROWS],
             ) {
-                by_set!(set, $avx512, $avx2, $portable, ::weigh_tile(tile, columns, running, factors))
+                by_set!(set, [] $avx512, $avx2, $portable, ::weigh_tile(tile, columns, running, factors))
             }
 
             fn accumulate(
@@ -386,7 +265,7 @@ macro_rules! attention_loops {
                 factors: &[Self; MOST_ROWS],
                 out: &mut [Self],
             ) {
-                by_set!(set, $avx512_product, $avx2_product, $portable_product, (product, factors, out))
+                by_set!(set, [products::] $avx512, $avx2, $portable, (product, factors, out))
             }
         }
     };
@@ -403,18 +282,5 @@ row_loops!(avx2_f64, f64, Avx2F64, "avx2,fma");
 row_loops!(portable_f32, f32, Portable<f32, 16>);
 row_loops!(portable_f64, f64, Portable<f64, 8>);
 
-product_loops!(avx512_product_f32, f32, Avx512F32, rows: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], "avx512f,avx512dq");
-product_loops!(avx512_product_f64, f64, Avx512F64, rows: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], "avx512f,avx512dq");
-product_loops!(avx2_product_f32, f32, Avx2F32, rows: [1 2 3 4 5 6], "avx2,fma");
-product_loops!(avx2_product_f64, f64, Avx2F64, rows: [1 2 3 4 5 6], "avx2,fma");
-portable_product!(portable_product_f32, f32, 8);
-portable_product!(portable_product_f64, f64, 4);
-
-attention_loops! {
-    f32, block: 512, line: 16, rows: [avx512_f32, avx2_f32, portable_f32],
-    products: [avx512_product_f32, avx2_product_f32, portable_product_f32]
-}
-attention_loops! {
-    f64, block: 256, line: 8, rows: [avx512_f64, avx2_f64, portable_f64],
-    products: [avx512_product_f64, avx2_product_f64, portable_product_f64]
-}
+attention_loops!(f32, block: 512, line: 16, avx512_f32, avx2_f32, portable_f32);
+attention_loops!(f64, block: 256, line: 8, avx512_f64, avx2_f64, portable_f64);

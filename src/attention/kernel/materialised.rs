@@ -52,7 +52,8 @@ pub fn qk<T: Element>(set: InstructionSet, inputs: AttentionInputs<'_, T>, threa
     if logits.is_empty() {
         return;
     }
-    let keys = PackedKeys::new(set, inputs.keys, m, d_k);
+    let mut keys = PackedKeys::empty(set);
+    keys.0.repack_on(threads, inputs.keys, m, d_k);
     product(inputs.queries, &keys, threads, logits);
 }
 
@@ -110,7 +111,7 @@ pub fn pv<T: Element>(
         return;
     }
     let mut packed = PackedValues::empty(set);
-    packed.repack(values, d_v);
+    packed.repack(threads, values, d_v);
     product(weights, &packed.columns, threads, output);
     for (row, weights) in output.chunks_exact_mut(d_v).zip(weights.chunks_exact(m)) {
         packed.add_infinite(values, row, |key| weights[key] != T::default());

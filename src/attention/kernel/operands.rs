@@ -129,15 +129,12 @@ impl<T: Element> PackedValues<T> {
     }
 
     /// Replaces the contents by V, m × `width`, m > 0.
-    pub(super) fn repack(&mut self, values: &[T], width: usize) {
-        self.columns.0.repack_columns(values, width);
+    pub(super) fn repack(&mut self, threads: Threads, values: &[T], width: usize) {
         self.infinite.clear();
-        for (key, row) in values.chunks_exact(width).enumerate() {
-            if !row.iter().all(|&value| is_finite(value)) {
-                self.infinite.push(key);
-            }
-        }
-        if !self.infinite.is_empty() {
+        if !self.columns.0.repack_columns_on(threads, values, width) {
+            let is_infinite = |row: &[T]| row.iter().any(|&value| !is_finite(value));
+            let keys = values.chunks_exact(width).enumerate().filter(|(_, row)| is_infinite(row)).map(|(key, _)| key);
+            self.infinite.extend(keys);
             self.columns.0.clear_where(|value| !is_finite(value));
         }
     }

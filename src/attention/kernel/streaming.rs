@@ -1,9 +1,33 @@
-//! Full attention without the n·m weights: the keys are read block by block and each row keeps a running maximum, a
-//! running sum and a running output.
+//! Full attention without the n·m weights: online softmax over blocks of keys (Milakov and Gimelshein, 2018; Rabe and Staats,
+//! 2021; Dao et al., 2022).
+//!
+//! # Method
+//! K and V are packed once. A block of rows takes c·Q, packed, through the keys block by block, a tile of rows at a time: the
+//! logits x of tile and block are formed in a buffer that stays in the L1 cache, hidden ones are replaced by −∞, each row's largest
+//! logit M is brought up to date, x becomes w = e^(x − M) in place, and
+//!
+//! ```text
+//! ℓ ← e^(M_before − M) ℓ + Σ w          A ← e^(M_before − M) A + Σ w v          at the end  O = A/ℓ,  ln Σ eˣ = M + ln ℓ
+//! ```
+//!
+//! A is summed over a block from 0 and then added, ℓ is f64 from block to block. Panels of keys that no row of a tile sees are
+//! not formed. A row's numbers do not depend on the other rows, so blocks and threads change no bit.
+//!
+//! # Accuracy
+//! With ε the unit roundoff of `T` (2⁻²⁴ or 2⁻⁵³), K the number of blocks of B keys (512 in f32, 256 in f64) and
+//! δ = (d + 2)ε·c·Σ|q k| the bound on a logit's error, ln w is off by at most e = δ + ε(M − x + 2 max δ) + 2.6(K + 1)ε up to what all
+//! weights of a row share, and an output by Σ p|v|(e + Σ p e + (2B + 2K + 6)ε) to first order. Weights below the normal numbers
+//! relative to the largest (2⁻¹²⁶, 2⁻¹⁰²²) are 0. Values must stay below the largest number of `T` divided by m, logits below a
+//! half of it, lest a sum or a difference overflow.
+//!
+//! # Memory
+//! Beyond inputs and output m·(d_k + d_v) numbers, widths rounded up to a panel; and for each thread a tile of logits (at most 30
+//! KiB) and c·Q (twice) and A for about 112 rows.
 
-use super::attention_loops::{MOST_ROWS, Product, Running};
+use super::attention_loops::{MOST_ROWS, Running};
 use super::operands::{PackedValues, hide, visible_within};
 use super::pack::AlignedBuffer;
+use super::weighted_values::Product;
 use super::{
     AttentionInputs, AttentionOutput, AttentionShape, Element, InstructionSet, PackedKeys, PackedQueries, Threads,
     dispatch,
@@ -91,8 +115,8 @@ pub fn streaming_attention_into<T: Element>(
     result.log_partitions.clear();
     result.log_partitions.resize(n, f64::NEG_INFINITY);
     if n > 0 && m > 0 {
-        workspace.keys.repack(inputs.keys, m, d_k);
-        workspace.values.repack(inputs.values, d_v);
+        workspace.keys.0.repack_on(threads, inputs.keys, m, d_k);
+        workspace.values.repack(threads, inputs.values, d_v);
         let (keys, values) = (&workspace.keys, &workspace.values);
         let task = Task { inputs, scale, mask, keys, values };
         let height = T::tile(keys.instruction_set()).rows;

@@ -207,12 +207,11 @@ fn check_fractions<T: Element>(mask: &Mask, what: &str) {
                 assert_eq!(found.log_partitions[row], f64::NEG_INFINITY, "{what}");
                 continue;
             }
-            for column in 0..2 {
+            for (column, found) in found.output[row * 2..row * 2 + 2].iter().enumerate() {
                 let product = |key: usize| i64::from(WHOLE[key]) * i64::from(VALUES[key][column]);
                 let expected = seen().map(product).sum::<i64>() as f64 / f64::from(total);
                 let magnitude = seen().map(|key| product(key).abs()).sum::<i64>() as f64 / f64::from(total);
-                let found = found.output[row * 2 + column].to_f64();
-                let bound = 46.0 * unit_roundoff::<T>() * magnitude;
+                let (found, bound) = (found.to_f64(), 46.0 * unit_roundoff::<T>() * magnitude);
                 assert!((found - expected).abs() <= bound, "{what}: {found} for {expected}");
             }
             let (found, expected) = (found.log_partitions[row], f64::from(total).ln());
