@@ -1,10 +1,13 @@
 //! The fast path of the logits: tiles of S = Q Kᵀ are formed in registers, reduced, and forgotten.
 //!
-//! Q is n × d and K is m × d, both row-major, one token a row. No function here holds n·m numbers.
+//! Q is n × d and K is m × d, both row-major, one token a row. No function here allocates n·m numbers but [`materialised_attention`].
 //! Keys are packed once ([`PackedKeys`]); the caller cuts the queries into fixed blocks of rows
 //! ([`ROW_BLOCK`] is a good size), packs each ([`PackedQueries`]) and adds the blocks' results in
 //! order. Every result is a pure function of its inputs and the [`InstructionSet`], so the number
 //! of threads never changes a bit.
+//!
+//! Full attention is here too, without the n·m weights ([`streaming_attention`]) and, for timing its stages, with them ([`qk`],
+//! [`scale_softmax`], [`pv`]; the only functions that are given n·m numbers).
 //!
 //! # Rounding
 //! A logit is summed over the depth index in order, in one accumulator of type `T`, from −center:
@@ -27,20 +30,28 @@
 //! or L2 cache. The depth is not cut: both operands are read strictly forwards, slowly enough for
 //! an L3 cache.
 
+mod attention_loops;
 mod dispatch;
 mod exponential;
+mod materialised;
+mod operands;
 mod pack;
 mod portable;
 mod registers;
 mod row_sums;
 mod softmax;
+mod streaming;
 #[cfg(test)]
 mod tests;
+mod weighted_values;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use materialised::{SoftmaxRows, materialised_attention, pv, qk, scale_softmax};
+pub use operands::{AttentionInputs, AttentionOutput, AttentionShape, Threads};
 pub use pack::{PackedKeys, PackedQueries};
 pub use softmax::{RowStatistics, SoftmaxWorkspace, packed_row_statistics};
+pub use streaming::{StreamingWorkspace, streaming_attention, streaming_attention_into};
 
 use crate::number::Real;
 use std::fmt;

@@ -4,13 +4,17 @@
 //! p·width + j of the source, component h, and sits at `(p·depth + h)·width + j`. A micro-kernel
 //! then reads both operands strictly forwards. The last panel is padded with zero rows.
 
-use super::{Element, InstructionSet, portable};
+use super::{Element, InstructionSet, Threads, portable};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Alignment of a panel in bytes: one cache line, one AVX-512 register.
 const ALIGNMENT: usize = 64;
 
 /// Depth indices moved at a time while packing: 64 lines of a panel stay in the L1 cache.
 const PACKING_DEPTH: usize = 64;
+
+/// Rows that a thread takes at a time where columns are packed.
+const PACKING_ROWS: usize = 512;
 
 /// A reusable buffer whose first element sits on a 64-byte boundary.
 ///
@@ -64,7 +68,8 @@ impl<T: Element> Panels<T> {
         Self { buffer: AlignedBuffer::new(), instruction_set, width, rows: 0, depth: 0 }
     }
 
-    fn repack(&mut self, source: &[T], rows: usize, depth: usize) {
+    /// Makes room for a matrix and returns the length of a panel.
+    fn resize(&mut self, source: &[T], rows: usize, depth: usize) -> usize {
         assert!(rows > 0 && depth > 0, "a matrix of {rows} x {depth} has no logits");
         assert_eq!(
             Some(source.len()),
@@ -75,10 +80,62 @@ impl<T: Element> Panels<T> {
         let total = panel_length.checked_mul(rows.div_ceil(self.width)).expect("panel size overflows");
         self.buffer.resize(total);
         (self.rows, self.depth) = (rows, depth);
+        panel_length
+    }
+
+    fn repack(&mut self, source: &[T], rows: usize, depth: usize) {
+        let panel_length = self.resize(source, rows, depth);
         let panels = self.buffer.as_mut_slice().chunks_exact_mut(panel_length);
         for (panel, rows) in panels.zip(source.chunks(panel_length)) {
             fill_panel(panel, rows, self.width, depth);
         }
+    }
+
+    /// [`Self::repack`], panel by panel on several threads.
+    pub(super) fn repack_on(&mut self, threads: Threads, source: &[T], rows: usize, depth: usize) {
+        let panel_length = self.resize(source, rows, depth);
+        let width = self.width;
+        let panels = self.buffer.as_mut_slice().chunks_exact_mut(panel_length).zip(source.chunks(panel_length));
+        threads.for_each(panels.collect(), || (), |(), (panel, rows)| fill_panel(panel, rows, width, depth));
+    }
+
+    /// Packs the columns of `source` (row-major, `columns` wide) as if they were rows: a panel is then a strip of
+    /// columns, row after row as it was. Whether all numbers are finite.
+    pub(super) fn repack_columns_on(&mut self, threads: Threads, source: &[T], columns: usize) -> bool {
+        assert!(columns > 0, "a matrix without columns");
+        let panel_length = self.resize(source, columns, source.len() / columns);
+        let width = self.width;
+        let panels = self.buffer.as_mut_slice().chunks_exact_mut(panel_length).zip((0..columns).step_by(width));
+        let pieces = panels.flat_map(|(panel, first)| {
+            let lines = panel.chunks_mut(PACKING_ROWS * width).zip(source.chunks(PACKING_ROWS * columns));
+            lines.map(move |(lines, rows)| (first, lines, rows))
+        });
+        let all_finite = AtomicBool::new(true);
+        threads.for_each(
+            pieces.collect(),
+            || (),
+            |(), (first, lines, rows): (usize, &mut [T], &[T])| {
+                let taken = (columns - first).min(width);
+                for (line, row) in lines.chunks_exact_mut(width).zip(rows.chunks_exact(columns)) {
+                    line[..taken].copy_from_slice(&row[first..first + taken]);
+                    line[taken..].fill(T::default());
+                }
+                // Without a way out, so that it vectorises.
+                if !lines.iter().fold(true, |all, number| all & number.to_f64().is_finite()) {
+                    all_finite.store(false, Ordering::Relaxed);
+                }
+            },
+        );
+        all_finite.into_inner()
+    }
+
+    /// Replaces every packed number that `is_cleared` by 0.
+    pub(super) fn clear_where(&mut self, is_cleared: impl Fn(T) -> bool) {
+        self.buffer
+            .as_mut_slice()
+            .iter_mut()
+            .filter(|number| is_cleared(**number))
+            .for_each(|number| *number = T::default());
     }
 
     /// Panels `first..last`, one after the other, without a gap.

@@ -25,7 +25,6 @@ pub trait Register: Copy {
     /// The first `LANES` numbers. `from` must be readable for as many.
     unsafe fn load(from: *const Self::Element) -> Self;
     /// Writes the lanes. `to` must be writable for `LANES` numbers.
-    #[cfg(test)]
     unsafe fn store(self, to: *mut Self::Element);
     /// self + other.
     unsafe fn add(self, other: Self) -> Self;
@@ -45,7 +44,7 @@ pub trait Register: Copy {
     unsafe fn equals_anywhere(self, other: Self) -> bool;
     /// Σ of the lanes, in f64.
     unsafe fn total(self) -> f64;
-    /// The lanes' largest number.
+    /// The lanes' largest number; unspecified if one is NaN.
     unsafe fn largest(self) -> Self::Element;
 }
 
@@ -80,7 +79,7 @@ macro_rules! portable {
                 // SAFETY: the caller's promise; an array of numbers is aligned as its elements are.
                 Self(unsafe { from.cast::<[$element; $lanes]>().read() })
             }
-            #[cfg(test)]
+            #[inline(always)]
             unsafe fn store(self, to: *mut $element) {
                 // SAFETY: the caller's promise.
                 unsafe { to.cast::<[$element; $lanes]>().write(self.0) };
@@ -151,7 +150,8 @@ mod x86 {
             add: $add:ident, subtract: $subtract:ident, multiply: $multiply:ident, fma: $fma:ident, max: $max:ident,
             kept: |$number:ident, $key:ident, $bound:ident| $kept:expr, to_bits: $to_bits:ident,
             from_bits: $from_bits:ident, shift: $shift:ident, add_bits: $add_bits:ident,
-            equal: |$left:ident, $right:ident| $equal:expr, total: |$lanes_of:ident| $total:expr
+            equal: |$left:ident, $right:ident| $equal:expr, total: |$lanes_of:ident| $total:expr,
+            largest: |$all:ident| $largest:expr
         ) => {
             #[doc = concat!("A register of ", stringify!($lanes), " numbers.")]
             #[derive(Clone, Copy)]
@@ -171,7 +171,6 @@ mod x86 {
                 unsafe fn load(from: *const $element) -> Self {
                     Self(unsafe { $load(from) })
                 }
-                #[cfg(test)]
                 #[inline(always)]
                 unsafe fn store(self, to: *mut $element) {
                     unsafe { $store(to, self.0) };
@@ -218,9 +217,8 @@ mod x86 {
                 }
                 #[inline(always)]
                 unsafe fn largest(self) -> $element {
-                    let mut lanes = [0.0; $lanes];
-                    unsafe { $store(lanes.as_mut_ptr(), self.0) };
-                    lanes.iter().fold($element::NEG_INFINITY, |a, &b| if b > a { b } else { a })
+                    let $all = self.0;
+                    unsafe { $largest }
                 }
             }
         };
@@ -251,7 +249,8 @@ mod x86 {
         total: |lanes| total_of_eight(_mm512_add_pd(
             _mm512_cvtps_pd(_mm512_castps512_ps256(lanes)),
             _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(lanes))
-        ))
+        )),
+        largest: |lanes| _mm512_reduce_max_ps(lanes)
     }
 
     register! {
@@ -261,7 +260,7 @@ mod x86 {
         to_bits: _mm512_castpd_si512, from_bits: _mm512_castsi512_pd, shift: _mm512_slli_epi64,
         add_bits: _mm512_add_epi64,
         equal: |left, right| _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(left, right) != 0,
-        total: |lanes| total_of_eight(lanes)
+        total: |lanes| total_of_eight(lanes), largest: |lanes| _mm512_reduce_max_pd(lanes)
     }
 
     register! {
@@ -274,7 +273,12 @@ mod x86 {
         total: |lanes| total_of_four(_mm256_add_pd(
             _mm256_cvtps_pd(_mm256_castps256_ps128(lanes)),
             _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(lanes))
-        ))
+        )),
+        largest: |lanes| {
+            let half = _mm_max_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes));
+            let half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+            _mm_cvtss_f32(_mm_max_ss(half, _mm_shuffle_ps::<1>(half, half)))
+        }
     }
 
     register! {
@@ -284,6 +288,10 @@ mod x86 {
         to_bits: _mm256_castpd_si256, from_bits: _mm256_castsi256_pd, shift: _mm256_slli_epi64,
         add_bits: _mm256_add_epi64,
         equal: |left, right| _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_EQ_OQ>(left, right)) != 0,
-        total: |lanes| total_of_four(lanes)
+        total: |lanes| total_of_four(lanes),
+        largest: |lanes| {
+            let half = _mm_max_pd(_mm256_castpd256_pd128(lanes), _mm256_extractf128_pd::<1>(lanes));
+            _mm_cvtsd_f64(_mm_max_sd(half, _mm_unpackhi_pd(half, half)))
+        }
     }
 }
