@@ -9,7 +9,11 @@
 //! The same for npz and safetensors. libFuzzer changes what it has seen reach new code; `tests/integration/tensors_hostile.rs`
 //! does it blindly, with the stable toolchain, in every test run.
 
-use attn::tensors::{FileFormat, TensorFile, VoidType};
+use tensors::{FileFormat, TensorFile, VoidType};
+
+/// The readers alone: they need no other module, and the whole crate takes minutes to build with a fuzzer's instrumentation.
+#[path = "../../src/tensors/mod.rs"]
+pub mod tensors;
 
 /// Opens the bytes as a file and reads everything in it, whole and in parts. Errors are fine; a panic, memory the file cannot
 /// justify, or an error of several lines is a fault.
