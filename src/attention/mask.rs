@@ -21,6 +21,8 @@ pub enum Alignment {
 /// One reason for which keys are hidden.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MaskKind {
+    /// Nothing is hidden.
+    None,
     /// Keys after the query's own position are hidden; its own is visible.
     Causal,
     /// Causal, and of the visible keys only the last `keys` (the query's own counted; at least 1).
@@ -75,7 +77,9 @@ impl MaskRule {
 
     /// Whether the alignment makes a difference for some numbers of queries and keys.
     pub fn is_aligned(&self) -> bool {
-        self.kinds.iter().any(|kind| !matches!(kind, MaskKind::Padding { .. } | MaskKind::Documents { .. }))
+        self.kinds
+            .iter()
+            .any(|kind| !matches!(kind, MaskKind::None | MaskKind::Padding { .. } | MaskKind::Documents { .. }))
     }
 
     /// The rule in words; the alignment is named where `queries` ≠ `keys` and it matters.
@@ -115,6 +119,7 @@ impl MaskKind {
         // Keys up to and including the position.
         let end = (position + 1).clamp(0, keys as i64) as usize;
         match self {
+            Self::None => 0..keys,
             Self::Causal => 0..end,
             Self::Window { keys } => (position + 1).saturating_sub_unsigned(*keys as u64).max(0) as usize..end,
             Self::Prefix { length } => 0..end.max(*length),
@@ -256,6 +261,7 @@ impl FromStr for Alignment {
 impl fmt::Display for MaskKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::None => formatter.write_str("none"),
             Self::Causal => formatter.write_str("causal"),
             Self::Window { keys } => write!(formatter, "window:{keys}"),
             Self::Prefix { length } => write!(formatter, "prefix:{length}"),
@@ -275,12 +281,14 @@ impl FromStr for MaskKind {
         let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
         let number = |what: &str| -> Result<usize, String> {
             let value = value.ok_or_else(|| format!("{name} needs {what}, for example {name}:4"))?;
-            value.trim().parse().map_err(|_| format!("{name}:{value}: {what} must be a whole number"))
+            value.trim().parse().map_err(|_| format!("{what} must be a whole number"))
         };
         match name.trim() {
+            "none" if value.is_none() => Ok(Self::None),
             "causal" if value.is_none() => Ok(Self::Causal),
-            "causal" => Err(format!("{text}: causal takes no value")),
-            "window" => match number("the number of keys a query sees, its own counted")? {
+            "none" | "causal" => Err(format!("{name} takes no value")),
+            "file" => Err("a file is not joined with others by +".to_string()),
+            "window" => match number("the number of keys that a query sees")? {
                 0 => Err("would hide every key: a window holds at least the query's own position".to_string()),
                 keys => Ok(Self::Window { keys }),
             },
@@ -290,12 +298,13 @@ impl FromStr for MaskKind {
                 let lengths = value.ok_or("documents needs the documents' lengths, for example documents:3,5")?;
                 let length = |text: &str| match text.trim().parse::<usize>() {
                     Ok(length) if length > 0 => Ok(length),
-                    _ => Err(format!("documents:{lengths}: a length must be a whole number above 0, not '{text}'")),
+                    _ => Err(format!("a length must be a whole number above 0, not '{text}'")),
                 };
                 Ok(Self::Documents { lengths: lengths.split(',').map(length).collect::<Result<_, _>>()? })
             }
             _ => Err(format!(
-                "'{name}' is not a mask: causal, window:W, prefix:P, padding:L, documents:L1,L2,… or several joined by +"
+                "'{name}' is not a mask: causal, window:W, prefix:P, padding:L, documents:L1,L2,…, none, several joined by +, or \
+                 file:MASK.npy"
             )),
         }
     }
@@ -307,6 +316,10 @@ impl FromStr for MaskRule {
     /// `KIND`, or `KIND+KIND`, with `@top-left` or `@bottom-right` behind it where it is not the default.
     fn from_str(text: &str) -> Result<Self, String> {
         let (kinds, alignment) = match text.split_once('@') {
+            Some((_, rest)) if rest.contains('+') => {
+                return Err("one alignment stands at the end for all kinds, for example causal+window:4@bottom-right"
+                    .to_string());
+            }
             Some((kinds, alignment)) => (kinds, alignment.trim().parse()?),
             None => (text, Alignment::default()),
         };
@@ -345,6 +358,7 @@ mod tests {
         assert_eq!(drawn("padding:2", 2, 3), "110 110");
         assert_eq!(drawn("padding:0", 1, 3), "000");
         assert_eq!(drawn("documents:2,1", 3, 3), "110 110 001");
+        assert_eq!(drawn("none", 2, 3), "111 111");
     }
 
     #[test]
@@ -398,6 +412,8 @@ mod tests {
             ("", "is not a mask"),
             ("causal+", "is not a mask"),
             ("causal@middle", "top-left or bottom-right"),
+            ("causal@top-left+window:4@bottom-right", "one alignment stands at the end"),
+            ("causal+file:x.npy", "a file is not joined"),
         ] {
             let error = text.parse::<MaskRule>().expect_err(text);
             assert!(error.contains(rule), "{text}: {error}");

@@ -14,7 +14,7 @@ use crate::number::Real;
 /// What stands in the place of a hidden logit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fill {
-    /// −∞: the key does not take part, neither in the softmax nor in the product with V.
+    /// −∞: the key does not take part in the softmax.
     Infinite,
     /// The most negative finite number of the arithmetic (`finfo.min`).
     Smallest,
@@ -45,6 +45,16 @@ pub enum Apply {
     Before,
     /// In the weights, after the softmax over all keys, without renormalising: rows sum to less than 1.
     After,
+}
+
+/// What becomes of hidden keys in the product with V.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HiddenValues {
+    /// They are left out, as fused kernels do.
+    #[default]
+    Select,
+    /// They are multiplied by their weight, as `softmax(…) @ V` does: 0·NaN is NaN.
+    Multiply,
 }
 
 /// One query with what it needs of the keys.
@@ -97,6 +107,8 @@ pub struct MaskedSoftmax {
     pub fill: Fill,
     /// When hidden keys are hidden.
     pub apply: Apply,
+    /// What becomes of hidden keys in the product with V.
+    pub hidden_values: HiddenValues,
     /// f64 and f32 compute in the element type; the half types round logits (after scale and bias) and weights, computed in
     /// f32.
     pub precision: Precision,
@@ -178,7 +190,7 @@ impl MaskedAttention for MaskedSoftmax {
         let mut sums = vec![0.0; width];
         for (key, (weight, values)) in weights.iter().zip(values.chunks_exact(width)).enumerate() {
             // Hidden keys are selected away, not multiplied by 0: 0·NaN is NaN.
-            if self.leaves_out() && !visible.contains(key) {
+            if self.hidden_values == HiddenValues::Select && !visible.contains(key) {
                 continue;
             }
             match self.precision {
@@ -241,13 +253,17 @@ impl fmt::Display for Fill {
         match self {
             Self::Infinite => formatter.write_str("-inf"),
             Self::Smallest => formatter.write_str("min"),
-            // 1e-9 and -1e9 as people type them, not with nine zeros.
-            Self::Number(number) if *number != 0.0 && !(1e-3..1e4).contains(&number.abs()) => {
-                write!(formatter, "{number:e}")
-            }
-            Self::Number(number) => write!(formatter, "{number}"),
+            Self::Number(number) => formatter.write_str(&as_typed(*number)),
         }
     }
+}
+
+/// A number as people type it: −1e9 rather than nine zeros, −50 rather than −5e1.
+pub fn as_typed(number: f64) -> String {
+    // No minus before a zero.
+    let number = number + 0.0;
+    let (plain, scientific) = (format!("{number}"), format!("{number:e}"));
+    if plain.len() <= scientific.len() { plain } else { scientific }
 }
 
 impl FromStr for Fill {
@@ -257,12 +273,24 @@ impl FromStr for Fill {
         match text.trim() {
             "-inf" => Ok(Self::Infinite),
             "min" => Ok(Self::Smallest),
+            "-Infinity" | "-infinity" => Ok(Self::Infinite),
             number => match number.parse::<f64>() {
-                Ok(f64::NEG_INFINITY) => Ok(Self::Infinite),
                 Ok(number) if number.is_finite() => Ok(Self::Number(number)),
                 _ => Err("must be -inf, min (the most negative finite number of the arithmetic) or a finite number"
                     .to_string()),
             },
+        }
+    }
+}
+
+impl FromStr for HiddenValues {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "select" => Ok(Self::Select),
+            "multiply" => Ok(Self::Multiply),
+            _ => Err("must be select (hidden values are left out) or multiply (by their weight)".to_string()),
         }
     }
 }

@@ -6,7 +6,11 @@ const NUMERATORS: [u32; 6] = [3, 1, 7, 2, 11, 5];
 const VALUES: [[i32; 2]; 6] = [[2, -1], [0, 5], [-3, 4], [1, 1], [7, -2], [-5, 3]];
 
 fn attention(mask: Mask, fill: Fill, apply: Apply, precision: Precision) -> MaskedSoftmax {
-    MaskedSoftmax { mask, bias: None, fill, apply, precision }
+    let hidden_values = match (fill, apply) {
+        (Fill::Infinite, Apply::Before) => HiddenValues::Select,
+        _ => HiddenValues::Multiply,
+    };
+    MaskedSoftmax { mask, bias: None, fill, apply, hidden_values, precision }
 }
 
 /// The weights and the output of the only query.
@@ -104,8 +108,13 @@ fn huge_logits_and_hidden_keys_that_are_not_numbers_leave_no_nan() {
         assert_eq!(output, [first + 3.0 * (1.0 - first)]);
     }
     // A finite fill multiplies by 0 what should be left out.
-    let filled = MaskedSoftmax { fill: Fill::Number(-1e9), ..masked };
+    let filled = MaskedSoftmax { fill: Fill::Number(-1e9), hidden_values: HiddenValues::Multiply, ..masked };
     assert!(run::<f32>(&filled, &[0.0; 4], &values, 1).1[0].is_nan());
+    // softmax(masked_fill(−∞)) @ V multiplies, too.
+    let multiplied = MaskedSoftmax { fill: Fill::Infinite, ..filled.clone() };
+    assert!(run::<f32>(&multiplied, &[0.0; 4], &values, 1).1[0].is_nan());
+    let selected = MaskedSoftmax { hidden_values: HiddenValues::Select, ..filled };
+    assert_eq!(run::<f32>(&selected, &[0.0; 4], &values, 1).1, [2.0]);
 }
 
 #[test]
@@ -215,14 +224,15 @@ fn gradients_by_the_closed_form_are_those_by_differences() {
 
 #[test]
 fn fills_and_times_are_read_and_written_as_people_type_them() {
-    for text in ["-inf", "min", "-1e9", "-1e4", "-20", "0", "-0.5"] {
+    for text in ["-inf", "min", "-1e9", "-1e4", "-20", "-50", "0", "-0.5", "-65504"] {
         assert_eq!(text.parse::<Fill>().expect("a fill").to_string(), text);
     }
-    for wrong in ["nan", "inf", "x", ""] {
+    for wrong in ["nan", "inf", "x", "", "-1e400"] {
         assert!(wrong.parse::<Fill>().is_err(), "{wrong}");
     }
     assert_eq!(("before".parse(), "after".parse()), (Ok(Apply::Before), Ok(Apply::After)));
-    assert!("later".parse::<Apply>().is_err());
+    assert!("later".parse::<Apply>().is_err() && "x".parse::<HiddenValues>().is_err());
+    assert_eq!("multiply".parse(), Ok(HiddenValues::Multiply));
     assert_eq!(Fill::Smallest.value(Precision::F16), -65504.0);
     assert_eq!(Fill::Number(-1e9).value(Precision::F16), f64::NEG_INFINITY);
     assert_eq!(Fill::Number(-1e9).value(Precision::Bf16), -998_244_352.0, "8 bits of significand: 238·2^22");

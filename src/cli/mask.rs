@@ -18,7 +18,11 @@ use super::shared::SharedArguments;
     prefix:P         keys j ≤ i, and the first P keys\n  \
     padding:L        the first L keys; the rest is padding\n  \
     documents:A,B,…  the keys of its own document of A, B, … tokens\n  \
-    file:MASK.npy    what the file says: bool (true = visible), 0/1 (1 = visible), or additive floats; broadcast to n×m\n\n\
+    none             every key\n  \
+    file:MASK.npy    what the file says: booleans and 0/1 (1 is visible, see --true-means), or numbers added to the logits, where −∞ or \
+    one constant below -50 and far from the rest hides; one row or column is repeated; n and m are the file's if not given\n\n\
+    With -inf hidden keys are left out of the softmax and of the product with V, as fused kernels do. softmax(logits.masked_fill(-inf)) @ V \
+    multiplies hidden values by 0, which is NaN for a NaN: say --hidden-values multiply.\n\n\
     A row's p-value comes from the trials; a fixed value (a weight of exactly 0) is refuted by one trial.\n\n\
     Examples:\n  \
     attn mask                                               the causal mask\n  \
@@ -52,6 +56,14 @@ pub struct MaskArguments {
     /// Hide before the softmax (in the logits) or after it (in the weights, without renormalising): before, after
     #[arg(long, value_name = "WHEN", default_value = "before", help_heading = "The mask", allow_hyphen_values = true)]
     pub apply: String,
+
+    /// Hidden keys in the product with V: select (left out) or multiply (by their weight; 0·NaN is NaN) [default: select for --fill -inf, else multiply]
+    #[arg(long, value_name = "HOW", help_heading = "The mask", allow_hyphen_values = true)]
+    pub hidden_values: Option<String>,
+
+    /// What true, or 1, means in a mask file: visible (scaled_dot_product_attention) or hidden (key_padding_mask)
+    #[arg(long, value_name = "WHAT", default_value = "visible", help_heading = "The mask", allow_hyphen_values = true)]
+    pub true_means: String,
 
     /// A row of results for each query with a visible key beside the averages; the default of --detect is then 10%
     #[arg(long, help_heading = "Output")]

@@ -79,6 +79,7 @@ impl Destinations {
             invocation: invocation.to_string(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             seed: Some(config.seed),
+            remarks: remarks.to_vec(),
         };
         let render = |output: &mut dyn Write, terminal: bool| render(&run, rows, remarks, config, terminal, output);
         // A result that cannot be drawn is a result all the same.

@@ -1,24 +1,23 @@
-//! Reading a mask from an .npy file.
-
-use std::path::Path;
+//! Reading a mask from a file.
 
 use anyhow::{Result, anyhow, bail};
 
-use crate::diagnosis::mask_numbers::MaskNumbers;
-use crate::tensors::{DType, FileFormat, TensorFile};
+use crate::diagnosis::mask_numbers::{MaskNumbers, OneMeans};
+use crate::tensors::{DType, TensorFile};
 
-/// Reads the one array of an .npy file as a mask.
+/// Reads the one array of a file as a mask, whose true and 1 mean `one`.
 ///
 /// # Errors
-/// The file cannot be read, holds several masks, or numbers that no mask can have.
-pub fn read(path: &str) -> Result<MaskNumbers> {
+/// The file cannot be read, holds several arrays or several masks, or numbers that no mask can have.
+pub fn read(path: &str, one: OneMeans) -> Result<MaskNumbers> {
     let file = TensorFile::open(path)?;
-    if file.format() != FileFormat::Npy {
-        bail!("{path}: a mask is read from an .npy file (attn audit reads the others)");
-    }
-    let name = file.names().next().ok_or_else(|| anyhow!("{path}: holds no array"))?.to_string();
-    let tensor = file.read(&name)?;
-    let label = Path::new(path).file_name().map_or(path.to_string(), |name| name.to_string_lossy().into_owned());
+    let names: Vec<&str> = file.names().collect();
+    let [name] = names[..] else {
+        bail!("{path}: holds {} arrays ({}); a file with one is needed", names.len(), names.join(", "));
+    };
+    let tensor = file.read(name)?;
+    let label = file.path().file_name().map_or(path.to_string(), |name| name.to_string_lossy().into_owned());
     let is_boolean = tensor.dtype == DType::Bool;
-    MaskNumbers::new(&label, &tensor.shape, tensor.values.into_f64(), is_boolean).map_err(|rule| anyhow!("{rule}"))
+    MaskNumbers::new(&label, &tensor.shape, tensor.values.into_f64(), is_boolean, one)
+        .map_err(|rule| anyhow!("{path}: {rule}"))
 }

@@ -72,7 +72,8 @@ pub fn simulate<E: Experiment>(
             return Ok(ExitStatus::Upheld);
         }
         let rows = judge::rows(&outcomes, &sweep(&outcomes), &config.rates, |row| describe(row, command, config));
-        let delivered = destinations.deliver(command, invocation, config, &rows, &remarks(&rows), picture)?;
+        let remarks = remarks(&rows);
+        let delivered = destinations.deliver(command, invocation, config, &rows, &remarks, picture)?;
         if delivered == Delivered::WithoutPicture {
             eprintln!(
                 "attn: warning: --plot: no row has a smallest detectable deviation to be drawn in; no picture written"
@@ -81,7 +82,12 @@ pub fn simulate<E: Experiment>(
         if config.output.is_some() && !config.quiet {
             eprintln!("attn: {}", Summary::of(&rows).sentence(Some(config.rates.false_alarm)));
         }
-        Ok(deliver::exit_status(&rows))
+        let status = deliver::exit_status(&rows);
+        // Where the rows are data, people still want to read what is wrong.
+        if status == ExitStatus::Rejected && config.format.is_data() && !config.quiet {
+            remarks.iter().for_each(|remark| eprintln!("attn: {remark}"));
+        }
+        Ok(status)
     })
 }
 
@@ -106,15 +112,15 @@ fn run<E: Experiment>(
         .transpose()?;
     let mut outcomes = Vec::with_capacity(experiments.len());
     for (experiment, &trials) in experiments.iter().zip(trials) {
-        let sizes = experiment.sizes();
+        let (sizes, mask) = (experiment.sizes(), experiment.mask());
         let range = config.shard.map_or(0..trials, |shard| shard.trials(trials));
         let claims = experiment.claims();
         let mut series = Series::new(&claims, trials);
         let columns = engine::run(experiment, config.seed, range, progress, |trial, values| {
             series.push(values);
-            writer.as_mut().map_or(Ok(()), |writer| writer.write(sizes, trials, trial, values))
+            writer.as_mut().map_or(Ok(()), |writer| writer.write((sizes, mask.as_deref()), trials, trial, values))
         })?;
-        outcomes.push(Outcome { sizes, mask: experiment.mask(), trials, claims, columns, series: series.finish() });
+        outcomes.push(Outcome { sizes, mask, trials, claims, columns, series: series.finish() });
     }
     writer.map(PerTrialWriter::finish).transpose()?;
     Ok(outcomes)

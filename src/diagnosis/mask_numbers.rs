@@ -1,10 +1,11 @@
 //! What the numbers of a mask file mean: which cells they hide, and what they add to the logits.
 //!
-//! Implementations disagree on it (true hides in one function of a library and shows in another), so it is read off the
-//! numbers: booleans and 0/1 show where they are 1, unless only their complement follows a known rule; any other numbers are
-//! added to the logits, where −∞ or one large negative constant hides.
+//! Booleans and 0/1 show where they are 1 unless the caller says otherwise (implementations disagree: true hides in one
+//! function of a library and shows in another); where only the complement follows a known rule, the words say so. Any other
+//! numbers are added to the logits, where −∞ or one large negative constant hides.
 
 use super::mask_pattern::{Pattern, Placement, Shape, recognise};
+use crate::attention::masked::as_typed;
 use crate::attention::{Alignment, Mask, MaskKind, MaskRule};
 
 /// A constant hides from here on: e^−50 of a weight is below any rounding of f32.
@@ -24,6 +25,27 @@ pub enum Polarity {
         /// The constant that hides; none if −∞ does, or nothing.
         constant: Option<f64>,
     },
+}
+
+/// What true, or 1, means in a mask file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OneMeans {
+    /// The key is visible.
+    Visible,
+    /// The key is hidden.
+    Hidden,
+}
+
+impl std::str::FromStr for OneMeans {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "visible" => Ok(Self::Visible),
+            "hidden" => Ok(Self::Hidden),
+            _ => Err("must be visible or hidden".to_string()),
+        }
+    }
 }
 
 /// The numbers of a mask file.
@@ -58,26 +80,27 @@ pub struct MaskMeaning {
 }
 
 impl MaskNumbers {
-    /// Reads `values`, an array of `shape` in C order; `is_boolean` if the file says so. `name` is the file's, for messages.
+    /// Reads `values`, an array of `shape` in C order; `is_boolean` if the file says so. `one` is what true and 1 mean; `name` is
+    /// the file's, for words.
     ///
     /// # Errors
     /// More than one matrix, no number at all, NaN or +∞: one line, with the shape or the first such cell.
-    pub fn new(name: &str, shape: &[usize], values: Vec<f64>, is_boolean: bool) -> Result<Self, String> {
+    pub fn new(name: &str, shape: &[usize], values: Vec<f64>, is_boolean: bool, one: OneMeans) -> Result<Self, String> {
         let (rows, columns) = match shape {
             [] => (1, 1),
             [columns] => (1, *columns),
             [leading @ .., rows, columns] if leading.iter().all(|&axis| axis == 1) => (*rows, *columns),
             _ => {
                 return Err(format!(
-                    "{name} holds several masks (shape {}); a file with one is needed, n×m or what repeats to it",
+                    "holds several masks (shape {}); a file with one is needed, n×m or what repeats to it",
                     shape_words(shape)
                 ));
             }
         };
         if rows == 0 || columns == 0 {
-            return Err(format!("{name} holds no number (shape {})", shape_words(shape)));
+            return Err(format!("holds no number (shape {})", shape_words(shape)));
         }
-        refuse_what_cannot_be_added(name, columns, &values)?;
+        refuse_what_cannot_be_added(columns, &values)?;
         let zero_or_one = values.iter().all(|&value| value == 0.0 || value == 1.0);
         let mut numbers = Self {
             name: name.to_string(),
@@ -89,7 +112,7 @@ impl MaskNumbers {
             words: Vec::new(),
         };
         if is_boolean || zero_or_one {
-            numbers.read_cells(is_boolean);
+            numbers.read_cells(is_boolean, one);
         } else {
             numbers.read_additive();
         }
@@ -124,8 +147,7 @@ impl MaskNumbers {
         let fits = |own: usize, wanted: usize| own == wanted || own == 1;
         if !(fits(self.rows, queries) && fits(self.columns, keys)) {
             return Err(format!(
-                "{}: the mask has shape {}, the logits have {queries} × {keys} (queries × keys)",
-                self.name,
+                "the mask has shape {}, the logits have {queries} × {keys} (queries × keys)",
                 shape_words(&self.shape)
             ));
         }
@@ -149,7 +171,9 @@ impl MaskNumbers {
             Some(rule) if !biases_visible => rule.name(queries, keys),
             _ => format!("file:{}", self.name),
         };
-        let bias = (biases_visible || constant.is_some()).then(|| values.iter().map(|&value| value as f32).collect());
+        // What −∞ hides, the mask hides.
+        let added = |&value: &f64| if value == f64::NEG_INFINITY { 0.0 } else { value as f32 };
+        let bias = (biases_visible || constant.is_some()).then(|| values.iter().map(added).collect());
         Ok(MaskMeaning { mask, before_constant, rule, name, bias, biases_visible, constant })
     }
 
@@ -162,41 +186,41 @@ impl MaskNumbers {
         }
     }
 
-    /// Finds out whether 1 shows or hides.
-    fn read_cells(&mut self, is_boolean: bool) {
-        let (kind, one) = if is_boolean { ("booleans", "true") } else { ("numbers 0 and 1", "1") };
-        let kept = self.pattern(|value| value != 0.0);
-        let hidden = self.pattern(|value| value == 0.0);
-        let known = |pattern: &Pattern| {
-            pattern.disagreeing == 0
-                && matches!(
-                    pattern.shape,
-                    Shape::Causal { .. }
-                        | Shape::Window { .. }
-                        | Shape::Prefix { .. }
-                        | Shape::CausalPadding { .. }
-                        | Shape::Documents { .. }
-                )
+    /// Describes booleans and 0/1, and says so if they look like the other way round.
+    fn read_cells(&mut self, is_boolean: bool, one: OneMeans) {
+        let (kind, word) = if is_boolean { ("booleans", "true") } else { ("numbers 0 and 1", "1") };
+        let (verb, other) = match one {
+            OneMeans::Visible => ("shows", "hidden"),
+            OneMeans::Hidden => ("hides", "visible"),
         };
+        self.polarity = if one == OneMeans::Visible { Polarity::Keep } else { Polarity::Hide };
+        let pattern = self.pattern(|value| self.shows(value));
+        let inverted = self.pattern(|value| !self.shows(value));
+        let shape = shape_words(&self.shape);
+        self.words.push(format!("{}: {shape} of {kind}, {word} {verb}: {}.", self.name, self.pattern_words(&pattern)));
         // Only the future visible makes no sense; its complement is the commonest mask there is.
-        let senseless = matches!(kept.shape, Shape::Other | Shape::Transposed { diagonal: false });
-        let matrix = self.rows > 1 && self.columns > 1;
-        self.polarity = if matrix && senseless && known(&hidden) { Polarity::Hide } else { Polarity::Keep };
-        let (verb, pattern) = match self.polarity {
-            Polarity::Hide => ("hides", hidden),
-            _ => ("shows", kept),
-        };
-        let mut words = format!("{}: {} of {kind}, {one} {verb}: {pattern}.", self.name, shape_words(&self.shape));
-        if self.polarity == Polarity::Hide {
-            words += " Read the other way round, as PyTorch's scaled_dot_product_attention does, it would show what this hides.";
+        let senseless = matches!(pattern.shape, Shape::Other | Shape::Transposed { diagonal: false });
+        if self.rows > 1 && self.columns > 1 && senseless && is_known(&inverted) {
+            self.words.push(format!(
+                "{}: polarity reversed? Read the other way round it is {inverted}: --true-means {other}.",
+                self.name
+            ));
         }
-        self.words.push(words);
         if !is_boolean && self.values.contains(&1.0) {
             self.words.push(format!(
                 "{}: added to the logits, numbers 0 and 1 would hide nothing; they are read as hidden and visible.",
                 self.name
             ));
         }
+    }
+
+    /// A pattern in words; one number for each query says little of keys.
+    fn pattern_words(&self, pattern: &Pattern) -> String {
+        if self.columns > 1 || self.rows == 1 {
+            return pattern.to_string();
+        }
+        let seeing = self.values.iter().filter(|&&value| self.shows(value)).count();
+        format!("one number for each query; {seeing} of {} queries see every key, the others none", self.rows)
     }
 
     /// Finds the constant that hides.
@@ -207,23 +231,39 @@ impl MaskNumbers {
         let constant = (lowest <= HIDING && -lowest >= APART * next).then_some(lowest);
         self.polarity = Polarity::Additive { constant };
         let pattern = self.pattern(|value| value != f64::NEG_INFINITY && Some(value) != constant);
-        let by = match (constant, has_infinite) {
-            (Some(constant), true) => format!("{constant:e} and −∞ hide"),
-            (Some(constant), false) => format!("{constant:e} hides"),
+        let by = match (constant.map(as_typed), has_infinite) {
+            (Some(constant), true) => format!("{constant} and −∞ hide"),
+            (Some(constant), false) => format!("{constant} hides"),
             (None, true) => "−∞ hides".to_string(),
             (None, false) => "nothing hides".to_string(),
         };
         let shape = shape_words(&self.shape);
-        self.words.push(format!("{}: {shape} of numbers that are added to the logits, {by}: {pattern}.", self.name));
+        self.words.push(format!(
+            "{}: {shape} of numbers that are added to the logits, {by}: {}.",
+            self.name,
+            self.pattern_words(&pattern)
+        ));
         let visible = || self.values.iter().copied().filter(|&value| self.shows(value));
         let (low, high) =
             visible().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), value| (a.min(value), b.max(value)));
         if low < high || low != 0.0 && low.is_finite() {
+            let range = if low == high { as_typed(low) } else { format!("{} to {}", as_typed(low), as_typed(high)) };
             self.words.push(format!(
-                "{}: visible logits are changed, too, by {} to {}: a bias; softmax theory has no value for it.",
-                self.name,
-                low + 0.0,
-                high + 0.0
+                "{}: visible logits are changed, too, by {range}: a bias; softmax theory has no value for it.",
+                self.name
+            ));
+        }
+        let mut distinct = self.values.clone();
+        distinct.sort_by(f64::total_cmp);
+        distinct.dedup();
+        if let [first, second] = distinct[..]
+            && first * second == 0.0
+            && constant.is_none()
+        {
+            let other = as_typed(first + second);
+            self.words.push(format!(
+                "{}: 0 and {other} look like a mask, but {other} added to a logit hides nothing: use booleans, or −∞.",
+                self.name
             ));
         }
     }
@@ -233,8 +273,21 @@ impl MaskNumbers {
     }
 }
 
+/// Whether a pattern is one of the rules that masks usually follow.
+fn is_known(pattern: &Pattern) -> bool {
+    pattern.disagreeing == 0
+        && matches!(
+            pattern.shape,
+            Shape::Causal { .. }
+                | Shape::Window { .. }
+                | Shape::Prefix { .. }
+                | Shape::CausalPadding { .. }
+                | Shape::Documents { .. }
+        )
+}
+
 /// NaN and +∞ make NaN of every row they touch.
-fn refuse_what_cannot_be_added(name: &str, columns: usize, values: &[f64]) -> Result<(), String> {
+fn refuse_what_cannot_be_added(columns: usize, values: &[f64]) -> Result<(), String> {
     for (what, wrong) in [("NaN", f64::is_nan as fn(f64) -> bool), ("+∞", |value| value == f64::INFINITY)] {
         let Some(first) = values.iter().position(|&value| wrong(value)) else { continue };
         let count = values.iter().filter(|&&value| wrong(value)).count();
@@ -245,7 +298,7 @@ fn refuse_what_cannot_be_added(name: &str, columns: usize, values: &[f64]) -> Re
             _ => "",
         };
         return Err(format!(
-            "{name}: {what} in {count} of {} entries, the first at query {}, key {}{hint}",
+            "{what} in {count} of {} entries, the first at query {}, key {}{hint}",
             values.len(),
             first / columns,
             first % columns
@@ -297,7 +350,7 @@ mod tests {
     use super::*;
 
     fn numbers(shape: &[usize], values: &[f64], is_boolean: bool) -> MaskNumbers {
-        MaskNumbers::new("x.npy", shape, values.to_vec(), is_boolean).expect("a mask")
+        MaskNumbers::new("x.npy", shape, values.to_vec(), is_boolean, OneMeans::Visible).expect("a mask")
     }
 
     /// n×m numbers by a rule on (query, key).
@@ -310,16 +363,18 @@ mod tests {
     }
 
     #[test]
-    fn booleans_are_read_by_the_rule_they_or_their_complement_follow() {
+    fn booleans_mean_what_the_caller_says_and_a_reversed_polarity_is_suspected() {
         let causal = made(5, 5, |query, key| keep(key <= query));
         let shown = numbers(&[5, 5], &causal, true);
-        assert_eq!(shown.polarity(), Polarity::Keep);
+        assert_eq!((shown.polarity(), shown.words().len()), (Polarity::Keep, 1));
         assert!(shown.words()[0].contains("5 × 5 of booleans, true shows: causal"), "{:?}", shown.words());
         // torch.triu(ones, diagonal=1): nn.MultiheadAttention's attn_mask hides where it is true.
         let upper = made(5, 5, |query, key| keep(key > query));
-        let hidden = numbers(&[1, 1, 5, 5], &upper, true);
-        assert_eq!(hidden.polarity(), Polarity::Hide);
-        assert!(hidden.words()[0].contains("true hides: causal"), "{:?}", hidden.words());
+        let literal = numbers(&[1, 1, 5, 5], &upper, true);
+        assert_eq!(literal.at(5, 5).expect("fits").mask.visible_keys(), [4, 3, 2, 1, 0]);
+        assert!(literal.words()[1].contains("polarity reversed? Read the other way round it is causal"), "{literal:?}");
+        let hidden = MaskNumbers::new("x.npy", &[5, 5], upper, true, OneMeans::Hidden).expect("a mask");
+        assert!(hidden.words()[0].contains("true hides: causal") && hidden.words().len() == 1, "{:?}", hidden.words());
         for mask in [&shown, &hidden] {
             let meaning = mask.at(5, 5).expect("fits");
             assert_eq!((meaning.name.as_str(), meaning.bias, meaning.constant), ("causal", None, None));
@@ -364,6 +419,19 @@ mod tests {
         let meaning = finite.at(4, 4).expect("fits");
         assert_eq!(meaning.bias.expect("added")[1], -1e4);
         assert!(!meaning.biases_visible && meaning.constant == Some(-1e4));
+        // Too small to hide, or of the wrong kind: said, not passed over.
+        for (other, words) in [(-30.0, "0 and -30 look like a mask"), (255.0, "0 and 255 look like a mask")] {
+            let small = numbers(&[4, 4], &causal(other), false);
+            assert!(
+                small.words()[0].contains("nothing hides") && small.words()[2].contains(words),
+                "{:?}",
+                small.words()
+            );
+        }
+        // −∞ is the mask's, a bias beside it is added.
+        let both = made(4, 4, |query, key| if key <= query { key as f64 } else { f64::NEG_INFINITY });
+        let meaning = numbers(&[4, 4], &both, false).at(4, 4).expect("fits");
+        assert_eq!((meaning.biases_visible, meaning.bias.map(|bias| bias[..4].to_vec())), (true, Some(vec![0.0; 4])));
         // ALiBi (Press et al. 2022), slope 1, 200 keys: no number is apart from the others.
         let alibi = numbers(&[200, 200], &made(200, 200, |query, key| -(query.abs_diff(key) as f64)), false);
         assert_eq!(alibi.polarity(), Polarity::Additive { constant: None });
@@ -378,14 +446,15 @@ mod tests {
         assert_eq!(keys.at(5, 3).expect("fits").mask.visible_keys(), [2; 5]);
         let queries = numbers(&[3, 1], &[1.0, 0.0, 1.0], true);
         assert_eq!(queries.at(3, 4).expect("fits").mask.visible_keys(), [4, 0, 4]);
+        assert!(queries.words()[0].contains("2 of 3 queries see every key, the others none"), "{:?}", queries.words());
         let error = numbers(&[2, 3], &[1.0; 6], true).at(3, 2).expect_err("another shape");
-        assert_eq!(error, "x.npy: the mask has shape 2 × 3, the logits have 3 × 2 (queries × keys)");
+        assert_eq!(error, "the mask has shape 2 × 3, the logits have 3 × 2 (queries × keys)");
     }
 
     #[test]
     fn what_is_no_mask_is_refused() {
         let refused = |shape: &[usize], values: &[f64]| {
-            MaskNumbers::new("x.npy", shape, values.to_vec(), false).expect_err("no mask")
+            MaskNumbers::new("x.npy", shape, values.to_vec(), false, OneMeans::Visible).expect_err("no mask")
         };
         assert!(refused(&[2, 2, 2], &[0.0; 8]).contains("several masks (shape 2 × 2 × 2)"));
         assert!(refused(&[0, 3], &[]).contains("no number (shape 0 × 3)"));

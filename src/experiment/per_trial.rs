@@ -27,13 +27,14 @@ pub struct PerTrialWriter<W: Write> {
 }
 
 /// Columns before the measures; `trials` is the plan of the whole run, the same in every shard.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "command",
     "version",
     "seed",
     "d_k",
     "n_queries",
     "n_keys",
+    "mask",
     "entries",
     "mean",
     "sd",
@@ -55,11 +56,17 @@ impl<W: Write> PerTrialWriter<W> {
         Ok(Self { writer, fields })
     }
 
-    /// Writes one trial of the point `sizes`, whose plan is `trials`.
+    /// Writes one trial of the point with these sizes and mask, whose plan is `trials`.
     ///
     /// # Errors
     /// When the destination cannot be written.
-    pub fn write(&mut self, sizes: Sizes, trials: u64, trial: u64, values: &[f64]) -> Result<()> {
+    pub fn write(
+        &mut self,
+        (sizes, mask): (Sizes, Option<&str>),
+        trials: u64,
+        trial: u64,
+        values: &[f64],
+    ) -> Result<()> {
         let RunFields { command, seed, law, precision } = &self.fields;
         let head = [
             command.clone(),
@@ -68,6 +75,7 @@ impl<W: Write> PerTrialWriter<W> {
             sizes.d_k.to_string(),
             sizes.queries.to_string(),
             sizes.keys.to_string(),
+            mask.unwrap_or_default().to_string(),
             law.entries.to_string(),
             law.mean.to_string(),
             law.sd.to_string(),

@@ -30,6 +30,11 @@ impl fmt::Display for FormatError {
 impl std::error::Error for FormatError {}
 
 impl Format {
+    /// Whether programs read it rather than people.
+    pub fn is_data(self) -> bool {
+        matches!(self, Self::Csv | Self::Json)
+    }
+
     /// The form for a run: `--format` if it was given; else by the ending of `--output` (.csv, .json, .md, any case);
     /// else, on standard output (`output` missing or `-`), a table on a terminal and CSV otherwise.
     ///

@@ -17,9 +17,11 @@ pub struct Run {
     pub version: String,
     /// The seed that was used.
     pub seed: Option<u64>,
+    /// What the rows show, in sentences.
+    pub remarks: Vec<String>,
 }
 
-/// Writes `{"command", "invocation", "version", "seed", "rows": [...]}`, one row a line so that two files can be compared by `diff`.
+/// Writes `{"command", "invocation", "version", "seed", "remarks": [...], "rows": [...]}`, one row a line so that two files can be compared by `diff`.
 /// A row has the CSV columns and `test`; missing is `null`. A file always ends with a line break.
 ///
 /// Numbers are the shortest text that reads back exactly in a correct reader (Python, R and browsers; in Rust, serde_json needs its
@@ -33,7 +35,8 @@ pub fn write(run: &Run, rows: &[Row], mut output: impl Write) -> io::Result<()> 
     writeln!(output, "{{\n  \"command\": {},", text(&run.command)?)?;
     writeln!(output, "  \"invocation\": {},", text(&run.invocation)?)?;
     writeln!(output, "  \"version\": {},\n  \"seed\": {seed},", text(&run.version)?)?;
-    write!(output, "  \"rows\": [")?;
+    let remarks = serde_json::to_string(&run.remarks).map_err(io::Error::from)?;
+    write!(output, "  \"remarks\": {remarks},\n  \"rows\": [")?;
     for (index, row) in rows.iter().enumerate() {
         let separator = if index == 0 { "" } else { "," };
         write!(output, "{separator}\n    {}", serde_json::to_string(row).map_err(io::Error::from)?)?;
@@ -69,6 +72,7 @@ mod tests {
             invocation: "attn variance --dk '3 5'".into(),
             version: "0.1.0".into(),
             seed: Some(7),
+            remarks: Vec::new(),
         }
     }
 

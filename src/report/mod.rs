@@ -55,6 +55,7 @@ mod tests {
             invocation: "attn variance".into(),
             version: "0.1.0".into(),
             seed: None,
+            remarks: Vec::new(),
         };
         let layout = table::Layout { width: 100, colour: table::Colour::Plain, false_alarm: None };
         let rows = [Row { seed: Some(7), ..Row::new("variance", "q_mean") }];

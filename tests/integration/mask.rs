@@ -129,10 +129,23 @@ fn fills_show_their_faults() {
     let margin = number(row(&rows, "fill_margin"), "estimate");
     assert!((9990.0..10010.0).contains(&margin), "{margin}");
 
+    // Hidden values selected away, the same fills are sound (40 trials do not judge the entropy).
+    for fill in ["-1e9", "min"] {
+        let (code, rows, words) = run(&["-n", "13", "--fill", fill, "--hidden-values", "select"]);
+        assert_eq!((code, number(row(&rows, "leak_nonfinite"), "estimate")), (3, 0.0));
+        assert!(!words.contains("0·NaN"), "{words}");
+    }
+    // And −∞ is not where they are multiplied.
+    let (code, rows, words) = run(&["-n", "13", "--hidden-values", "multiply"]);
+    assert_eq!((code, number(row(&rows, "leak_nonfinite"), "estimate")), (1, 1.0));
+    assert!(words.contains("0·NaN is NaN") && row(&rows, "leak")["mask"] == "causal multiplied", "{words}");
+
     // −10⁹ is −∞ in f16.
-    let (code, _, words) = run(&["-n", "13", "--fill", "-1e9", "--precision", "f16"]);
-    assert_eq!(code, 3, "40 trials do not judge the entropy, and nothing is wrong");
+    let (code, _, words) = run(&["-n", "13", "--fill", "-1e9", "--precision", "f16", "--hidden-values", "select"]);
+    assert_eq!(code, 3);
     assert!(words.contains("Fill -1e9 does not fit f16 and becomes −∞"), "{words}");
+    let (_, _, words) = run(&["-n", "13", "--fill", "1e9"]);
+    assert!(words.contains("A lost minus sign?"), "{words}");
 
     // Multiplied by a 0/1 mask (field reports MA-05).
     let (code, _, words) = run(&["-n", "13", "--fill", "0"]);
@@ -179,8 +192,9 @@ fn another_alignment_than_the_claimed_one_is_named() {
     assert!(words.contains("every query stands 7 keys off"), "{words}");
     assert!(words.contains("it hides 35 (the first: query 0, key 1)"), "{words}");
     // Square, the two are one.
-    let (code, ..) = run(&["--kind", "causal", "--claim", "causal@bottom-right", "-n", "12"]);
+    let (code, _, words) = run(&["--kind", "causal", "--claim", "causal@bottom-right", "-n", "12"]);
     assert_eq!(code, 3);
+    assert!(words.contains("this run does not tell them apart"), "{words}");
     // --align stands for a kind without its own.
     let (_, rows, _) = run(&["--kind", "causal", "--align", "bottom-right", "-n", "5", "-m", "12"]);
     assert_eq!(number(row(&rows, "visible_share"), "estimate"), 50.0 / 60.0);
@@ -204,7 +218,9 @@ fn mask_files_are_described_and_checked() {
     let golden = |name: &str| format!("file:{}/tests/golden/masks/{name}.npy", env!("CARGO_MANIFEST_DIR"));
     for (name, arguments, code, sentence) in [
         ("causal_keep_bool", &[][..], 3, "7 × 7 of booleans, true shows: causal"),
-        ("causal_hide_bool", &["--claim", "causal"], 3, "true hides: causal"),
+        ("causal_hide_bool", &["--claim", "causal", "--true-means", "hidden"], 3, "true hides: causal"),
+        ("causal_hide_bool", &["--claim", "causal"], 1, "One is the complement of the other: polarity reversed"),
+        ("causal_hide_bool", &[], 3, "polarity reversed? Read the other way round it is causal: --true-means hidden"),
         ("causal_additive_f32", &["--claim", "causal@bottom-right"], 1, "-1e9 hides: causal, bottom-right"),
         ("causal_additive_inf", &[], 3, "−∞ hides: causal, top-left"),
         ("window_int", &["--claim", "window:3"], 1, "window of 4 keys"),
@@ -218,11 +234,70 @@ fn mask_files_are_described_and_checked() {
         assert_eq!(found, code, "{name}: {words}");
         assert!(words.contains(sentence), "{name}: {words}");
     }
+    // A file without a mask's zeros can be hidden after the softmax, too.
+    let (code, rows, words) = run(&["--kind", &golden("causal_additive_inf"), "--apply", "after"]);
+    assert_eq!((code, row(&rows, "row_sum_error")["verdict"].as_str()), (1, "rejected"), "{words}");
     // An additive file brings its own constant: no weight leaks, theory holds, NaN passes.
     let (_, rows, _) = run(&["--kind", &golden("causal_additive_f32")]);
     assert_eq!(row(&rows, "entropy")["theory_kind"], "exact");
     assert_eq!(number(row(&rows, "masked_weight_max"), "estimate"), 0.0);
     assert_eq!(row(&rows, "leak_nonfinite")["verdict"], "rejected");
+    assert_eq!(row(&rows, "leak")["mask"], "causal@bottom-right fill -1e9");
+}
+
+#[test]
+fn what_hides_nothing_or_everything_is_upheld_for_what_there_is() {
+    // Decoding one token: nothing is hidden, and the rows that would need hidden keys are not there.
+    let output = attn(&["-n", "1", "-m", "16", "--align", "bottom-right", "--detect", "10%", "-q"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let rows = rows(&output);
+    assert!(rows.iter().all(|row| !row["statistic"].contains("leak") && row["statistic"] != "masked_weight_max"));
+    assert_eq!(row(&rows, "entropy")["verdict"], "upheld");
+    let (_, _, words) = run(&["--kind", "none", "-n", "5"]);
+    assert!(words.contains("Nothing is hidden"), "{words}");
+    let (code, rows, _) = run(&["--kind", "padding:0", "-n", "5"]);
+    assert_eq!((code, number(row(&rows, "fully_masked_rows"), "estimate")), (0, 5.0));
+    assert!(rows.iter().all(|row| row["statistic"] != "entropy"));
+    // A forgotten mask (field reports MA-09).
+    let (code, rows, _) = run(&["--kind", "none", "--claim", "causal", "-n", "7"]);
+    assert_eq!((code, row(&rows, "masked_weight_max")["verdict"].as_str()), (1, "rejected"));
+}
+
+#[test]
+fn even_weights_in_half_precision_are_no_fault() {
+    // Logits near 0: every weight is 1/k rounded the same way in every trial.
+    for (precision, scale) in [("f16", "1e-6"), ("bf16", "1e-6"), ("f16", "1e-20")] {
+        for seed in ["1", "2"] {
+            let arguments = ["-n", "16", "--scale", scale, "--precision", precision, "--trials", "300", "--seed", seed];
+            let output = attn(&[&arguments[..], &["-q"]].concat());
+            let rows = rows(&output);
+            for statistic in ["entropy", "participation", "row_sum_error"] {
+                assert_ne!(
+                    row(&rows, statistic)["verdict"],
+                    "rejected",
+                    "{precision} {scale}: {}",
+                    text(&output.stdout)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fault_is_named_in_json_and_on_standard_error_where_the_rows_are_data() {
+    let fault = ["-n", "13", "--trials", "40", "--kind", "window:6", "--claim", "window:5"];
+    let json = attn(&[&fault[..], &["--format", "json", "-q"]].concat());
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let remarks = value["remarks"].as_array().expect("a list");
+    assert!(remarks.iter().any(|remark| remark.as_str().is_some_and(|text| text.contains("Window off by one"))));
+    assert!(json.stderr.is_empty());
+    let csv = attn(&fault);
+    assert!(
+        text(&csv.stderr).contains("attn: The mask applied is window:6") && !text(&csv.stdout).contains("applied is")
+    );
+    // A sound run has nothing to say there.
+    let sound = attn(&["-n", "13", "--trials", "40"]);
+    assert!(!text(&sound.stderr).contains("Mask causal"), "{}", text(&sound.stderr));
 }
 
 #[test]
@@ -234,13 +309,21 @@ fn wrong_masks_are_one_line_that_names_the_option_and_the_rule() {
         (&["--kind", "padding:10", "-n", "9"], &["--kind padding:10", "only 9 keys"]),
         (&["--kind", "triangle"], &["--kind triangle", "is not a mask: causal, window:W"]),
         (&["--claim", "window"], &["--claim window", "needs the number of keys"]),
+        (&["--fill", "-20", "--apply", "after"], &["--fill -20", "plays no part with --apply after"]),
+        (&["--hidden-values", "x"], &["--hidden-values x", "must be select"]),
+        (&["--true-means", "x"], &["--true-means x", "visible or hidden"]),
+        (&["--kind", "causal+file:x.npy"], &["a file is not joined with others"]),
+        (
+            &["--kind", &golden("causal_additive_f32"), "--hidden-values", "select"],
+            &["--hidden-values select", "say --fill"],
+        ),
         (&["--fill", "nan"], &["--fill nan", "must be -inf, min"]),
         (&["--apply", "later"], &["--apply later", "before or after"]),
         (&["--align", "left"], &["--align left", "top-left or bottom-right"]),
         (&["--kind", &golden("causal_keep_bool"), "-n", "8"], &["shape 7 × 7, the logits have 8 × 7"]),
-        (&["--kind", &golden("nan_f16")], &["--kind file", "NaN in 10 of 16 entries, the first at query 0, key 0"]),
+        (&["--kind", &golden("nan_f16")], &["--kind: ", "NaN in 10 of 16 entries, the first at query 0, key 0"]),
         (&["--kind", &golden("several")], &["several masks (shape 2 × 3 × 3)"]),
-        (&["--kind", "file:nowhere.npy"], &["--kind file", "nowhere.npy", "No such file"]),
+        (&["--kind", "file:nowhere.npy"], &["--kind: nowhere.npy", "No such file"]),
     ] {
         let output = attn(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -282,8 +365,8 @@ fn the_picture_has_the_mask_the_weights_and_the_entropy() {
         &path("d.svg"),
     ]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(std::fs::read_to_string(path("d.svg")).expect("text").contains("weight on a hidden key"));
-    assert!(!svg.contains("weight on a hidden key"));
+    assert!(std::fs::read_to_string(path("d.svg")).expect("text").contains("weight on hidden keys"));
+    assert!(!svg.contains("weight on hidden keys"));
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn the_columns_are_the_run_and_then_every_measure_of_every_scale() {
     assert_eq!(
         text.lines().next(),
         Some(
-            "command,version,seed,d_k,n_queries,n_keys,entries,mean,sd,correlation,precision,trials,trial,\
+            "command,version,seed,d_k,n_queries,n_keys,mask,entries,mean,sd,correlation,precision,trials,trial,\
              q_mean,q_variance,k_mean,k_variance,qk_correlation,\
              logit_mean:none,logit_variance:none,logit_second_moment:none,logit_fourth_moment:none,logit_kurtosis_linear:none,\
              logit_mean:0.25,logit_variance:0.25,logit_second_moment:0.25,logit_fourth_moment:0.25,logit_kurtosis_linear:0.25"

@@ -1,7 +1,7 @@
 //! Do the rows of `attn mask` keep the rates that were asked for, and does each fault of a mask show in the row that is
 //! meant for it?
 
-use attn::attention::masked::{Apply, Fill, GradientPoint, MaskedAttention, MaskedRow, MaskedSoftmax};
+use attn::attention::masked::{Apply, Fill, GradientPoint, HiddenValues, MaskedAttention, MaskedRow, MaskedSoftmax};
 use attn::attention::{Mask, MaskRule, Precision, Scale};
 use attn::experiment::calibration::calibrate;
 use attn::experiment::mask::{Detail, MaskClaim, MaskExperiment, VisibleBias};
@@ -24,7 +24,14 @@ fn claim(rule: &str, sizes: Sizes, detail: Detail) -> MaskClaim {
 }
 
 fn correct(rule: &str, sizes: Sizes, precision: Precision) -> MaskedSoftmax {
-    MaskedSoftmax { mask: mask(rule, sizes), bias: None, fill: Fill::Infinite, apply: Apply::Before, precision }
+    MaskedSoftmax {
+        mask: mask(rule, sizes),
+        bias: None,
+        fill: Fill::Infinite,
+        apply: Apply::Before,
+        hidden_values: HiddenValues::Select,
+        precision,
+    }
 }
 
 /// Runs a correct masked attention over many seeds; no rate may exceed what was asked for.
@@ -144,7 +151,8 @@ impl Faulty {
             Fault::HalfOfTheSum => cells(&|i, j| j <= i),
         };
         let apply = if matches!(fault, Fault::HalfOfTheSum) { Apply::After } else { Apply::Before };
-        Self(MaskedSoftmax { mask, bias: None, fill: Fill::Infinite, apply, precision: Precision::F64 })
+        let hidden_values = HiddenValues::Select;
+        Self(MaskedSoftmax { mask, bias: None, fill: Fill::Infinite, apply, hidden_values, precision: Precision::F64 })
     }
 }
 

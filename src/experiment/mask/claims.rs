@@ -22,6 +22,8 @@ use crate::theory::{logits, softmax};
 
 /// Rows of fewer keys are never ruled by rare ones, however near freezing: their Σp² is at least 1/m.
 const FEWEST_KEYS_NEAR_FREEZING: usize = 24;
+/// So few rows do not average the skewness of one away.
+const FEWEST_ROWS_AVERAGED: usize = 8;
 /// If so large a share of the rows is near freezing, their mean is tested by a bet.
 const SHARE_NEAR_FREEZING: f64 = 0.05;
 
@@ -64,35 +66,34 @@ impl MaskTheory<'_> {
         for (index, &scale) in scales.iter().enumerate() {
             let first = MASK_MEASURES.len() + index * per_scale;
             claims.extend(self.hidden_claims(scale, first));
-            claims.extend(self.logit_claims(scale, first + 5));
-            claims.extend(self.softmax_claims(scale, first + 7, detail));
+            if self.mask.visible_share() > 0.0 {
+                claims.extend(self.logit_claims(scale, first + 5));
+                claims.extend(self.softmax_claims(scale, first + 7, detail));
+            }
         }
         claims
     }
 
     /// What is hidden has no weight and no influence; rows sum to 1.
     fn hidden_claims(&self, scale: Scale, first: usize) -> Vec<Claim> {
-        let none_hidden = self.mask.visible_share() == 1.0;
-        let none_visible = self.mask.visible_share() == 0.0;
+        let (none_hidden, none_visible) = (self.mask.visible_share() == 1.0, self.mask.visible_share() == 0.0);
         let of_measure = |index: usize| {
             let statistic = MEASURES[index];
             let column = first + index;
             let sums = statistic == "row_sum_error";
-            let null = match (sums, none_hidden, none_visible) {
-                (true, _, true) => Null::Unjudged("the mask hides every key".to_string()),
-                (false, true, _) => Null::Unjudged("the mask hides no key".to_string()),
-                _ => Null::Exact {
-                    model: NullModel::fixed(0.0),
-                    rounding: if sums { self.row_sum_rounding() } else { 0.0 },
-                },
-            };
+            // Of what there is none of, nothing is claimed.
+            if if sums { none_visible } else { none_hidden } {
+                return None;
+            }
+            let rounding = if sums { self.row_sum_rounding() } else { 0.0 };
+            let null = Null::Exact { model: NullModel::fixed(0.0), rounding };
             let estimator = match statistic {
                 "leak_nonfinite" => Estimator::Mean { column },
                 _ => Estimator::Largest { column },
             };
-            Claim { estimator, null, ..claim(statistic, Some(scale), None, column, Some(exact(0.0))) }
+            Some(Claim { estimator, null, ..claim(statistic, Some(scale), None, column, Some(exact(0.0))) })
         };
-        (0..5).map(of_measure).collect()
+        (0..5).filter_map(of_measure).collect()
     }
 
     /// How far the sum of m rounded weights can be from 1: all weights share the relative error of the sum they are divided
@@ -121,10 +122,7 @@ impl MaskTheory<'_> {
         let values = [(mean, spread.max(mean.abs())), (variance, 0.0)];
         let of_measure = |(index, (value, unit)): (usize, (f64, f64))| {
             let statistic = ["logit_mean", "logit_variance"][index];
-            let null = match self.mask.visible_share() {
-                0.0 => Null::Unjudged("the mask hides every key".to_string()),
-                _ => Null::Trials(TrialTest::student(unit)),
-            };
+            let null = Null::Trials(TrialTest::student(unit));
             Claim { null, ..claim(statistic, Some(scale), None, first + index, Some(Expected { value, kind })) }
         };
         values.into_iter().enumerate().map(of_measure).collect()
@@ -182,11 +180,15 @@ impl MaskTheory<'_> {
             OfRow { entropy: sum(|row| row.entropy) / rows, participation: sum(|row| row.participation) / rows }
         });
         let near = seeing.iter().filter(|(_, count)| self.method(factor, *count) == Method::Betting).count() as f64;
-        let method = match near > SHARE_NEAR_FREEZING * seeing.len() as f64 {
+        let few = seeing.len() < FEWEST_ROWS_AVERAGED;
+        let method = match few || near > SHARE_NEAR_FREEZING * seeing.len() as f64 {
             true => Method::Betting,
             false => Method::Student,
         };
         let mut claims = self.row_claims(scale, (None, most), first, mean, (factor, method));
+        if few {
+            claims.iter_mut().for_each(|claim| claim.null = of_its_own_size(claim.null.clone()));
+        }
         let mut column = first + ROW_MEASURES.len();
         if self.fill.is_some() {
             claims.push(claim(FILL_MEASURE, Some(scale), None, column, None));
@@ -221,13 +223,13 @@ impl MaskTheory<'_> {
         let values = [expected.map(|row| row.entropy), expected.map(|row| row.participation)];
         let of_measure = |(index, (bounded, value)): (usize, (Bounded, Option<f64>))| {
             let null = match (keys, value) {
-                (0, _) => Null::Unjudged("the mask hides every key".to_string()),
                 (_, None) => Null::Measured,
                 // One key takes all the weight, whatever its logit.
                 (1, Some(value)) => {
                     Null::Exact { model: NullModel::fixed(value), rounding: 2.0 * self.precision.epsilon() }
                 }
-                _ => of_its_own_size(theory.null(method, &bounded), row),
+                _ if row.is_some() => of_its_own_size(theory.null(method, &bounded)),
+                _ => theory.null(method, &bounded),
             };
             let expected = value.map(|value| Expected { value, kind: theory.kind() });
             Claim { null, ..claim(ROW_MEASURES[index], Some(scale), row, first + index, expected) }
@@ -257,10 +259,10 @@ impl MaskTheory<'_> {
     }
 }
 
-/// A bet on one row sees what is large beside the row's own expectation, not beside the range of the statistic.
-fn of_its_own_size(null: Null, row: Option<u64>) -> Null {
+/// A bet on few rows sees what is large beside their own expectation, not beside the range of the statistic.
+fn of_its_own_size(null: Null) -> Null {
     match null {
-        Null::Trials(test) if row.is_some() => Null::Trials(TrialTest { unit: 0.0, ..test }),
+        Null::Trials(test) => Null::Trials(TrialTest { unit: 0.0, ..test }),
         null => null,
     }
 }

@@ -17,7 +17,7 @@ const MOST_ROWS: usize = 36;
 /// Trials drawn, at most.
 const MOST_TRIALS: u64 = 64;
 /// Operations spent on a picture, roughly.
-const OPERATIONS: f64 = 4e9;
+const OPERATIONS: f64 = 1e9;
 
 /// Portrays the first scale of `experiment` from its first trials, at most `trials` of them.
 pub fn portrait<D: Draw, A: MaskedAttention>(
@@ -79,9 +79,9 @@ fn portrait_in<T: Element + Drawable, D: Draw, A: MaskedAttention>(
     let words = scale_words(scale);
     let size = if n == m { format!("n = m = {n}") } else { format!("n = {n} · m = {m}") };
     MaskPortrait {
+        mask: format!("mask {}", experiment.claim.name),
         conditions: format!(
-            "{} · {words} · d_k = {d_k} · {size} · {} · {trials} trials · seed {seed} · attn {}",
-            experiment.claim.name,
+            "{words} · d_k = {d_k} · {size} · {} · drawn from {trials} trials · seed {seed} · attn {}",
             experiment.precision,
             env!("CARGO_PKG_VERSION")
         ),

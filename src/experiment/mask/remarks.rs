@@ -1,6 +1,6 @@
 //! What a run shows, in words: what the mask hides, and the fault behind a rejected row.
 
-use crate::attention::masked::{Apply, Fill};
+use crate::attention::masked::{Apply, Fill, HiddenValues};
 use crate::attention::{Mask, MaskKind, MaskRule, Precision};
 use crate::report::number::significant;
 use crate::report::{Row, Verdict};
@@ -27,6 +27,8 @@ pub struct MaskSetting {
     pub fill: Fill,
     /// When keys are hidden.
     pub apply: Apply,
+    /// What becomes of hidden keys in the product with V.
+    pub hidden_values: HiddenValues,
     /// Arithmetic.
     pub precision: Precision,
 }
@@ -45,6 +47,13 @@ impl MaskSetting {
         if self.apply == Apply::After {
             name += " after softmax";
         }
+        let usual = match (self.fill, self.apply) {
+            (Fill::Infinite, Apply::Before) => HiddenValues::Select,
+            _ => HiddenValues::Multiply,
+        };
+        if self.hidden_values != usual {
+            name += if usual == HiddenValues::Select { " multiplied" } else { " selected" };
+        }
         name
     }
 
@@ -62,8 +71,13 @@ pub fn remarks(rows: &[Row], settings: &[MaskSetting]) -> Vec<String> {
         let own: Vec<&Row> = rows.iter().filter(|row| (row.n_queries, row.n_keys) == (Some(n), Some(m))).collect();
         let mut sentences = vec![description(&setting.claimed)];
         sentences.extend(difference(&setting.applied, &setting.claimed));
-        sentences.extend(after_the_softmax(setting, &own));
-        sentences.extend(finite_fill(setting, &own));
+        if setting.claimed.mask.visible_share() == 1.0 {
+            sentences.push("Nothing is hidden: there is nothing to hold hidden keys against.".to_string());
+        } else {
+            sentences.extend(after_the_softmax(setting, &own));
+            sentences.extend(finite_fill(setting, &own));
+            sentences.extend(multiplied_values(setting, &own));
+        }
         sentences
     };
     settings.iter().flat_map(of_setting).collect()
@@ -108,9 +122,19 @@ fn difference(applied: &NamedMask, claimed: &NamedMask) -> Option<String> {
     };
     let parts: Vec<String> = [count(&shown, "shows"), count(&hidden, "hides")].into_iter().flatten().collect();
     if parts.is_empty() {
-        return None;
+        let alignments = (applied.rule.as_ref()?.alignment, claimed.rule.as_ref()?.alignment);
+        let untold = alignments.0 != alignments.1 && applied.rule.as_ref()?.is_aligned();
+        return untold.then(|| {
+            "n = m: top-left and bottom-right are one mask here, so this run does not tell them apart.".to_string()
+        });
     }
+    let complement =
+        cells().all(|(query, key)| applied.mask.is_visible(query, key) != claimed.mask.is_visible(query, key));
     let cause = match (&applied.rule, &claimed.rule) {
+        _ if complement => Some(
+            "One is the complement of the other: polarity reversed (true shows in one function and hides in another)."
+                .to_string(),
+        ),
         (Some(applied), Some(claimed)) => cause(applied, claimed, n, m),
         _ => None,
     };
@@ -174,8 +198,8 @@ fn finite_fill(setting: &MaskSetting, rows: &[&Row]) -> Vec<String> {
     let value = fill.value(precision);
     if value == f64::NEG_INFINITY {
         return vec![format!(
-            "Fill {fill} does not fit {precision} and becomes −∞: nothing leaks here, but code that makes its mask as 0·fill \
-             would turn it into NaN. Say -inf."
+            "Fill {fill} does not fit {precision} and becomes −∞: no weight leaks, but code that makes its mask as 0·fill turns it \
+             into NaN."
         )];
     }
     let number =
@@ -188,6 +212,11 @@ fn finite_fill(setting: &MaskSetting, rows: &[&Row]) -> Vec<String> {
             "Fill {number}: {} no key, so all its logits are the same fill and the hidden keys share the row: \
              weights of {} where there should be none. With -inf such a row is zero and counted.",
             if blind == 1 { "one query sees".to_string() } else { format!("each of {blind} queries sees") },
+            significant(weight, 3)
+        ));
+    } else if weight > 0.0 && value > 1.0 {
+        sentences.push(format!(
+            "Fill {number} is positive: hidden keys stand above the visible ones and take up to {} of a row. A lost minus sign?",
             significant(weight, 3)
         ));
     } else if weight > 0.0 && value >= -1.0 {
@@ -212,14 +241,17 @@ fn finite_fill(setting: &MaskSetting, rows: &[&Row]) -> Vec<String> {
         });
         sentences.push(format!("Fill {number} leaks no weight{far}."));
     }
-    if rows.iter().any(|row| row.statistic == "leak_nonfinite" && row.verdict == Verdict::Rejected) {
-        sentences.push(
-            "With a finite fill hidden values are multiplied by their weight, and 0·NaN is NaN: a NaN or ∞ in a hidden key's value \
-             (uninitialised padding, a stale cache slot) reaches the output (leak_nonfinite). Select hidden values away."
-                .to_string(),
-        );
-    }
     sentences
+}
+
+/// What multiplying hidden values lets through.
+fn multiplied_values(setting: &MaskSetting, rows: &[&Row]) -> Option<String> {
+    let rejected = rows.iter().any(|row| row.statistic == "leak_nonfinite" && row.verdict == Verdict::Rejected);
+    (rejected && setting.hidden_values == HiddenValues::Multiply && setting.apply == Apply::Before).then(|| {
+        "Hidden values are multiplied by their weight, and 0·NaN is NaN: a NaN or ∞ in a hidden key's value (uninitialised padding, a \
+         stale cache slot) reaches the output (leak_nonfinite). Select hidden values away (--hidden-values select shows the difference)."
+            .to_string()
+    })
 }
 
 /// The largest estimate of a statistic.

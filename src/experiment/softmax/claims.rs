@@ -59,6 +59,8 @@ pub(in crate::experiment) struct Bounded {
     /// How far other entries than normal ones can move it ([`SoftmaxTheory::approximation`]).
     relative: f64,
     absolute: f64,
+    /// How far it moves with the sum of the weights.
+    of_sum: f64,
     /// The factor on QKᵀ for entries of variance 1.
     factor: f64,
 }
@@ -67,13 +69,20 @@ impl Bounded {
     /// A mean of weights or of their powers: between 0 and 1.
     pub(in crate::experiment) fn weight(expected: Option<f64>, factor: f64) -> Self {
         let factor = factor.abs();
-        Self { expected, bounds: (0.0, 1.0), largest: 1.0, relative: 0.75, absolute: 0.12, factor }
+        Self { expected, bounds: (0.0, 1.0), largest: 1.0, relative: 0.75, absolute: 0.12, of_sum: 0.0, factor }
     }
 
     /// The entropy of a row of `keys` keys, or a mean of those of rows with no more: between 0 and ln `keys`.
     pub(in crate::experiment) fn entropy(expected: Option<f64>, keys: usize, factor: f64) -> Self {
         let largest = (keys as f64).ln();
-        Self { bounds: (0.0, largest), largest, relative: 0.4, absolute: 0.07, ..Self::weight(expected, factor) }
+        Self {
+            bounds: (0.0, largest),
+            largest,
+            relative: 0.4,
+            absolute: 0.07,
+            of_sum: 1.0,
+            ..Self::weight(expected, factor)
+        }
     }
 }
 
@@ -164,13 +173,15 @@ impl SoftmaxTheory {
 
     /// How far the expectation of a statistic may be from `expected`.
     fn allowance(&self, expected: f64, bounded: &Bounded) -> f64 {
-        // Rounding of a logit x moves weights by |x|·ε, as often up as down.
+        // Rounding of a logit x moves weights by |x|·ε, as often up as down. A weight that is the same in every trial (even
+        // weights of small logits) is off by the same half ε in each: Σp² by ε, the entropy by half ε·(H + 1).
         let rounding = match self.precision {
             Precision::F64 => 1e-12,
             Precision::F32 => 1e-6,
-            Precision::Bf16 | Precision::F16 => 16.0 * self.precision.epsilon().powi(2) + 1e-6,
+            Precision::Bf16 | Precision::F16 => self.precision.epsilon() + 1e-6,
         };
-        rounding * expected.abs().max(0.01 * bounded.largest) + self.approximation(expected, bounded)
+        let of_sum = if rounds(self.precision) { 0.5 * self.precision.epsilon() * bounded.of_sum } else { 0.0 };
+        rounding * expected.abs().max(0.01 * bounded.largest) + of_sum + self.approximation(expected, bounded)
     }
 
     /// The same for entries that are not normal, whose logits have another kurtosis: 3 + (μ₄² − 3)/d_k, not 3 + 6/d_k.

@@ -3,7 +3,7 @@
 use plotters::style::RGBColor;
 
 use super::axis::{Axis, linear_ticks, log_ticks};
-use super::palette::{BLUE, FAINT, GRID, INK, VERMILLION};
+use super::palette::{BLUE, FAINT, GRID, INK, PURPLE, VERMILLION};
 use super::picture::{Anchor, Marker, Picture};
 use crate::report::number::{significant, trimmed};
 
@@ -20,7 +20,9 @@ const LOWER: (f64, f64) = (456.0, 690.0);
 /// Hidden cells, and weights that are exactly 0.
 const HIDDEN: RGBColor = RGBColor(238, 238, 238);
 /// A cell that shows what its claim hides.
-const WRONG: RGBColor = VERMILLION;
+const WRONG: RGBColor = PURPLE;
+/// A visible key whose mean weight is exactly 0.
+const EMPTY: RGBColor = RGBColor(255, 255, 255);
 
 /// Values of a matrix of cells, row by row; one cell may stand for several queries and keys.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +53,9 @@ pub struct RowEntropy {
 /// What is drawn of one mask.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MaskPortrait {
-    /// The line under the title.
+    /// The mask in words.
+    pub mask: String,
+    /// What else was run.
     pub conditions: String,
     /// Queries and keys.
     pub sizes: (usize, usize),
@@ -67,7 +71,8 @@ pub struct MaskPortrait {
 pub fn draw(portrait: &MaskPortrait) -> Picture {
     let mut picture = Picture::new(SIZE.0, SIZE.1);
     picture.text((LEFT, 22.0), "What the mask shows, and what the weights make of it", 20.0, Anchor::Left, INK);
-    picture.text((LEFT, 45.0), portrait.conditions.as_str(), 14.0, Anchor::Left, FAINT);
+    picture.text((LEFT, 42.0), portrait.mask.as_str(), 14.0, Anchor::Left, FAINT);
+    picture.text((LEFT, 59.0), portrait.conditions.as_str(), 14.0, Anchor::Left, FAINT);
     mask_panel(&mut picture, portrait);
     weights_panel(&mut picture, portrait);
     entropy_panel(&mut picture, portrait);
@@ -96,7 +101,8 @@ fn weights_panel(picture: &mut Picture, portrait: &MaskPortrait) {
     };
     cells(picture, WEIGHTS_LEFT, &portrait.weights, |weight, index| match weight {
         weight if weight > 0.0 => mix(HIDDEN, if wrong(index) { WRONG } else { BLUE }, share(weight)),
-        _ => HIDDEN,
+        _ if wrong(index) => HIDDEN,
+        _ => EMPTY,
     });
     matrix_axes(picture, WEIGHTS_LEFT, portrait);
     if high > 0.0 {
@@ -116,10 +122,10 @@ fn weights_panel(picture: &mut Picture, portrait: &MaskPortrait) {
     }
     let y = TOP + SIDE + 50.0;
     picture.rectangle((WEIGHTS_LEFT, y - 7.0), (WEIGHTS_LEFT + 14.0, y + 7.0), HIDDEN);
-    picture.text((WEIGHTS_LEFT + 22.0, y), "exactly 0", 14.0, Anchor::Left, INK);
+    picture.text((WEIGHTS_LEFT + 22.0, y), "hidden, exactly 0", 14.0, Anchor::Left, INK);
     if portrait.weights.values.iter().enumerate().any(|(index, weight)| *weight > 0.0 && wrong(index)) {
-        picture.rectangle((WEIGHTS_LEFT + 104.0, y - 7.0), (WEIGHTS_LEFT + 118.0, y + 7.0), WRONG);
-        picture.text((WEIGHTS_LEFT + 126.0, y), "weight on a hidden key", 14.0, Anchor::Left, INK);
+        picture.rectangle((WEIGHTS_LEFT + 164.0, y - 7.0), (WEIGHTS_LEFT + 178.0, y + 7.0), WRONG);
+        picture.text((WEIGHTS_LEFT + 186.0, y), "weight on hidden keys", 14.0, Anchor::Left, INK);
     }
 }
 
