@@ -29,18 +29,24 @@
 
 mod dispatch;
 mod exponential;
+mod materialised;
+mod operands;
 mod pack;
 mod portable;
 mod registers;
 mod row_sums;
 mod softmax;
+mod streaming;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use materialised::{SoftmaxRows, materialised_attention, pv, qk, scale_softmax};
+pub use operands::{AttentionInputs, AttentionOutput, AttentionShape, Threads};
 pub use pack::{PackedKeys, PackedQueries};
 pub use softmax::{RowStatistics, SoftmaxWorkspace, packed_row_statistics};
+pub use streaming::{StreamingWorkspace, streaming_attention, streaming_attention_into};
 
 use crate::number::Real;
 use std::fmt;

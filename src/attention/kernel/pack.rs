@@ -81,6 +81,34 @@ impl<T: Element> Panels<T> {
         }
     }
 
+    /// Packs the columns of `source` (row-major, `width` columns) as if they were rows: a panel is then a strip of
+    /// columns, row after row as it was.
+    pub(super) fn repack_columns(&mut self, source: &[T], width: usize) {
+        let depth = source.len() / width;
+        assert!(width > 0 && depth > 0 && source.len() == depth * width, "a matrix of {depth} x {width}");
+        let panel_length = self.width.checked_mul(depth).expect("panel size overflows");
+        let total = panel_length.checked_mul(width.div_ceil(self.width)).expect("panel size overflows");
+        self.buffer.resize(total);
+        (self.rows, self.depth) = (width, depth);
+        let panels = self.buffer.as_mut_slice().chunks_exact_mut(panel_length);
+        for (panel, first) in panels.zip((0..width).step_by(self.width)) {
+            let columns = (width - first).min(self.width);
+            for (line, row) in panel.chunks_exact_mut(self.width).zip(source.chunks_exact(width)) {
+                line[..columns].copy_from_slice(&row[first..first + columns]);
+                line[columns..].fill(T::default());
+            }
+        }
+    }
+
+    /// Replaces every packed number that `is_cleared` by 0.
+    pub(super) fn clear_where(&mut self, is_cleared: impl Fn(T) -> bool) {
+        self.buffer
+            .as_mut_slice()
+            .iter_mut()
+            .filter(|number| is_cleared(**number))
+            .for_each(|number| *number = T::default());
+    }
+
     /// Panels `first..last`, one after the other, without a gap.
     pub(super) fn span(&self, first: usize, last: usize) -> &[T] {
         let length = self.width * self.depth;
