@@ -1,6 +1,6 @@
 //! Token by token: with the keys and values of earlier tokens kept (a KV cache), and without.
 
-use super::{AttentionCost, AttentionShape, Count, CountOverflow, Layer, LayerCost, cells, product};
+use super::{AttentionCost, Count, CountOverflow, HeadShape, Layer, LayerCost, cells, product};
 
 /// Decoding of one sequence, attention causal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct DecodingCost {
 }
 
 impl Decoding {
-    fn shape(&self) -> AttentionShape {
+    fn shape(&self) -> HeadShape {
         self.layer.attention()
     }
 

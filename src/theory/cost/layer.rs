@@ -1,6 +1,6 @@
 //! A transformer layer, and the fully connected layer that sees the same input.
 
-use super::{AttentionCost, AttentionShape, Count, CountOverflow, product, sum};
+use super::{AttentionCost, Count, CountOverflow, HeadShape, product, sum};
 
 /// Sizes of a layer: attention with its four projections, a residual, a layer norm, an MLP, a residual, a layer norm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub struct LayerCost {
 
 impl Layer {
     /// What its heads have in common.
-    pub fn attention(&self) -> AttentionShape {
-        AttentionShape { heads: self.heads, d_k: self.d_k, d_v: self.d_v }
+    pub fn attention(&self) -> HeadShape {
+        HeadShape { heads: self.heads, d_k: self.d_k, d_v: self.d_v }
     }
 
     /// Operations of the four projections, 2·n·D·h·d_k + 2·m·D·g·(d_k + d_v) + 2·n·h·d_v·D.

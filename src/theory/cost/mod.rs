@@ -24,11 +24,11 @@
 //! formula (`experiment::complexity::instrumented`).
 //!
 //! ```
-//! use attn::theory::cost::{AttentionShape, cells};
+//! use attn::theory::cost::{HeadShape, cells};
 //!
 //! // 5 queries, 7 keys, the last query at the last key: 3 + 4 + 5 + 6 + 7 cells.
 //! let visible = cells::causal(5, 7, 2)?;
-//! let cost = AttentionShape { heads: 1, d_k: 3, d_v: 2 }.cost(visible)?;
+//! let cost = HeadShape { heads: 1, d_k: 3, d_v: 2 }.cost(visible)?;
 //! assert_eq!((cost.qk, cost.scale_softmax, cost.pv), (2 * 25 * 3, 6 * 25, 2 * 25 * 2));
 //! # Ok::<(), attn::theory::cost::CountOverflow>(())
 //! ```
@@ -69,7 +69,7 @@ fn sum(terms: &[u128]) -> Count {
 
 /// What every head of an attention has in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AttentionShape {
+pub struct HeadShape {
     /// Heads h of queries. How many heads of keys and values they share changes the projections and the cache, not the cells.
     pub heads: u128,
     /// Width of queries and keys.
@@ -89,7 +89,7 @@ pub struct AttentionCost {
     pub pv: u128,
 }
 
-impl AttentionShape {
+impl HeadShape {
     /// Operations for `visible` cells in each head.
     ///
     /// # Errors
@@ -136,19 +136,19 @@ mod tests {
     #[test]
     fn the_stages_are_those_of_the_theory() {
         // THEORY.md, section 6: 2nmd_k, nm + 5nm, 2nmd_v; n = 7, m = 11, d_k = 3, d_v = 5, products by hand.
-        let shape = AttentionShape { heads: 1, d_k: 3, d_v: 5 };
+        let shape = HeadShape { heads: 1, d_k: 3, d_v: 5 };
         let cost = shape.cost(77).expect("fits");
         assert_eq!(cost, AttentionCost { qk: 462, scale_softmax: 462, pv: 770 });
         assert_eq!(cost.total(), Ok(1694));
         // Thirteen heads do it thirteen times.
-        let heads = AttentionShape { heads: 13, ..shape }.cost(77).expect("fits");
+        let heads = HeadShape { heads: 13, ..shape }.cost(77).expect("fits");
         assert_eq!(heads.total(), Ok(13 * 1694));
     }
 
     #[test]
     fn the_cost_grows_with_the_square_of_n_and_in_proportion_to_d() {
         let total = |n: u128, d: u128| {
-            let cost = AttentionShape { heads: 1, d_k: d, d_v: d }.cost(n * n).expect("fits");
+            let cost = HeadShape { heads: 1, d_k: d, d_v: d }.cost(n * n).expect("fits");
             (cost.qk, cost.scale_softmax)
         };
         let ((qk, softmax), (qk_n, softmax_n), (qk_d, softmax_d)) = (total(17, 5), total(51, 5), total(17, 35));
@@ -158,14 +158,12 @@ mod tests {
 
     #[test]
     fn a_count_that_does_not_fit_is_an_error() {
-        let shape = AttentionShape { heads: 1, d_k: 1 << 64, d_v: 1 };
+        let shape = HeadShape { heads: 1, d_k: 1 << 64, d_v: 1 };
         assert_eq!(shape.cost(1 << 63), Err(CountOverflow));
         assert_eq!(shape.streaming(1 << 63, 1, 1), Err(CountOverflow));
         // The largest sizes that the program reads are far from it.
         let most = u128::from(u32::MAX);
-        assert!(
-            AttentionShape { heads: 1, d_k: most, d_v: most }.cost(most * most).is_ok_and(|cost| cost.total().is_ok())
-        );
+        assert!(HeadShape { heads: 1, d_k: most, d_v: most }.cost(most * most).is_ok_and(|cost| cost.total().is_ok()));
         assert_eq!(AttentionCost { qk: u128::MAX, scale_softmax: 1, pv: 0 }.total(), Err(CountOverflow));
     }
 }

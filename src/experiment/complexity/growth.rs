@@ -1,0 +1,133 @@
+//! How the time of a stage grows with one size, and how the counts say it should.
+
+use crate::statistics::{Law, LogFit, Measured, MedianInterval, log_fit};
+
+/// A size is fitted if its work, at the stage's best rate, takes at least this many times what a call without work takes.
+pub const DOMINANCE: f64 = 10.0;
+/// Smallest relative standard error of a median: below it lie effects that no repetition shows (frequency, placement in memory).
+const LEAST_ERROR: f64 = 1e-3;
+/// Quantile of the normal law at 97.5 %: half-width of 95 % limits in standard errors.
+const HALF_WIDTH: f64 = 1.959_963_984_540_054;
+/// Error of the limits: 95 %.
+const ERROR: f64 = 0.05;
+
+/// One size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Size {
+    /// The size that varies: n or d_k.
+    pub x: f64,
+    /// Exact operations.
+    pub operations: f64,
+    /// Seconds.
+    pub time: MedianInterval,
+}
+
+/// A fitted exponent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Exponent {
+    /// Exponent of the time.
+    pub exponent: f64,
+    /// 95 % limits; missing with fewer than three sizes, whose scatter about a line cannot be seen.
+    pub limits: Option<(f64, f64)>,
+    /// Exponent of the counts at these sizes, fitted with the same weights.
+    pub expected: f64,
+    /// ln of the time at x = 1 by the fitted line.
+    pub intercept: f64,
+}
+
+impl Exponent {
+    /// Whether the exponent of the counts lies between the limits, if there are any.
+    pub fn expected_inside(&self) -> Option<bool> {
+        self.limits.map(|(low, high)| (low..=high).contains(&self.expected))
+    }
+}
+
+/// The sizes in which the work dominates the overhead, the seconds of a call at n = m = d_k = d_v = 1.
+///
+/// The work is judged by its count at the best rate of the sweep and not by its own time, so that a slow sample does not decide whether it
+/// is used. Sizes without limits are left out.
+pub fn dominated_by_work(sizes: &[Size], overhead: f64) -> Vec<Size> {
+    let rate = sizes.iter().map(|size| size.operations / size.time.median).fold(0.0, f64::max);
+    let enough = |size: &&Size| {
+        size.operations / rate >= DOMINANCE * overhead && size.time.low.is_some() && size.time.high.is_some()
+    };
+    sizes.iter().filter(enough).copied().collect()
+}
+
+/// Fits ln(seconds) on ln(x), each median weighted by its limits; None without two different sizes.
+///
+/// Times scatter about a power of x by more than their limits say: caches fill, kernels reach their stride. So the standard error is
+/// multiplied by √(χ²/(k − 2)) of the k residuals where that is above 1 (Birge 1932), and the limits are Student's with k − 2 degrees
+/// of freedom.
+pub fn fit(sizes: &[Size]) -> Option<Exponent> {
+    let weight = |size: &Size| {
+        let width = size.time.high.zip(size.time.low).map_or(0.0, |(high, low)| high - low);
+        (width / (2.0 * HALF_WIDTH * size.time.median)).clamp(LEAST_ERROR, 0.9)
+    };
+    let fitted = |value: &dyn Fn(&Size) -> f64| -> Option<LogFit> {
+        let point = |size: &Size| Measured { x: size.x, y: value(size), relative_standard_error: weight(size) };
+        log_fit(&sizes.iter().map(point).collect::<Vec<_>>()).ok()
+    };
+    let (time, count) = (fitted(&|size| size.time.median)?, fitted(&|size| size.operations)?);
+    let limits = (time.degrees_of_freedom > 0).then(|| {
+        let degrees = time.degrees_of_freedom as f64;
+        let scatter = (time.residual_chi_square / degrees).sqrt().max(1.0);
+        let half = Law::Student { degrees }.upper_quantile(0.5 * ERROR) * scatter * time.slope_standard_error;
+        (time.slope - half, time.slope + half)
+    });
+    // log_fit takes measurements for unbiased and adds cv²/2 to each logarithm. The same was added to the counts: it cancels in
+    // what is compared, and is below 1e-3 for limits of ±9 %.
+    Some(Exponent { exponent: time.slope, limits, expected: count.slope, intercept: time.intercept })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(x: f64, operations: f64, seconds: f64) -> Size {
+        let time = MedianInterval { median: seconds, low: Some(0.99 * seconds), high: Some(1.01 * seconds) };
+        Size { x, operations, time }
+    }
+
+    #[test]
+    fn a_power_is_recovered_and_its_count_beside_it() {
+        let sizes: Vec<Size> =
+            [64.0, 128.0, 256.0, 512.0].map(|n: f64| size(n, 7.0 * n * n, 3e-9 * n.powf(1.5))).to_vec();
+        let found = fit(&sizes).expect("a fit");
+        assert!((found.exponent - 1.5).abs() < 1e-12 && (found.expected - 2.0).abs() < 1e-12, "{found:?}");
+        assert_eq!(found.expected_inside(), Some(false));
+        let same: Vec<Size> = sizes.iter().map(|s| size(s.x, s.operations, 1e-10 * s.operations)).collect();
+        assert_eq!(fit(&same).expect("a fit").expected_inside(), Some(true));
+    }
+
+    #[test]
+    fn limits_widen_with_the_scatter_about_the_line() {
+        // numpy.polyfit of ln y on ln x with equal weights: slope 2.0, residuals ±0.05 in the pattern + − − +, which no line explains.
+        // Standard error of an ordinary fit: √(Σr²/2 / Σ(x − x̄)²) = √(0.01/2 / (5·ln²2)) = 0.04562; t(2) = 4.30265.
+        let sizes: Vec<Size> = [(1.0f64, 0.05f64), (2.0, -0.05), (4.0, -0.05), (8.0, 0.05)]
+            .map(|(x, residual)| size(x, x * x, 1e-3 * x * x * residual.exp()))
+            .to_vec();
+        let found = fit(&sizes).expect("a fit");
+        let (low, high) = found.limits.expect("four sizes");
+        assert!((found.exponent - 2.0).abs() < 1e-12);
+        assert!(((high - low) / 2.0 - 4.302_65 * 0.045_62).abs() < 1e-4, "{low} {high}");
+    }
+
+    #[test]
+    fn two_sizes_have_an_exponent_but_no_limits_and_one_has_none() {
+        let sizes = [size(2.0, 4.0, 4.0), size(4.0, 16.0, 16.0)];
+        let found = fit(&sizes).expect("a fit");
+        assert_eq!((found.limits, found.expected_inside()), (None, None));
+        assert_eq!(fit(&sizes[..1]), None);
+    }
+
+    #[test]
+    fn sizes_that_the_overhead_dominates_are_left_out_by_their_counts() {
+        // 1e9 operations a second; a call alone takes 1e-6 s, so 1e4 operations are enough and 9999 are not.
+        let sizes = [size(1.0, 9_999.0, 2e-5), size(2.0, 1e4, 2e-5), size(3.0, 1e6, 1e-3)];
+        let kept: Vec<f64> = dominated_by_work(&sizes, 1e-6).iter().map(|size| size.x).collect();
+        assert_eq!(kept, [2.0, 3.0]);
+        let without = Size { time: MedianInterval { low: None, ..sizes[2].time }, ..sizes[2] };
+        assert!(dominated_by_work(&[without], 0.0).is_empty());
+    }
+}
