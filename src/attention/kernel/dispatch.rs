@@ -1,5 +1,6 @@
 //! What ties an element type to its kernels; out of reach for other modules, which seals `Element`.
 
+use super::attention_loops::AttentionLoops;
 use super::row_sums::RowSums;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
@@ -46,6 +47,7 @@ pub trait Dispatch:
     + Mul<Output = Self>
     + Neg<Output = Self>
     + RowSums
+    + AttentionLoops
 {
     fn tile(set: InstructionSet) -> TileShape;
 

@@ -3,7 +3,7 @@
 //! The plain way, for timing each stage and as a second opinion on the streaming kernel; memory n·m. Its products run
 //! on the same packed micro-kernels as everything else.
 
-use super::operands::{PackedValues, check_mask, queries_without_keys};
+use super::operands::{PackedValues, assert_available, check_mask, hide, queries_without_keys};
 use super::{
     AttentionInputs, AttentionOutput, AttentionShape, Element, InstructionSet, PackedKeys, PackedQueries, ROW_BLOCK,
     Threads, packed_logits,
@@ -63,7 +63,7 @@ pub fn qk<T: Element>(set: InstructionSet, inputs: AttentionInputs<'_, T>, threa
 /// replaced, not added to, so that it may hold anything.
 ///
 /// # Panics
-/// If `logits` or the mask is not n × m.
+/// If `logits` or the mask is not n × m, or this machine lacks the instruction set.
 pub fn scale_softmax<T: Element>(
     set: InstructionSet,
     shape: AttentionShape,
@@ -72,6 +72,7 @@ pub fn scale_softmax<T: Element>(
     threads: Threads,
     logits: &mut [T],
 ) -> SoftmaxRows {
+    assert_available(set);
     check_mask(shape, mask);
     assert_eq!(logits.len(), shape.logits(), "the logits are not queries by keys");
     let mut log_partitions = vec![f64::NEG_INFINITY; shape.queries];
@@ -81,10 +82,7 @@ pub fn scale_softmax<T: Element>(
             rows,
             || (),
             |(), (row, (logits, log_partition))| {
-                if let Some(mask) = mask {
-                    hide(&mask.row(row), logits);
-                }
-                *log_partition = softmax_row(set, scale, logits);
+                *log_partition = softmax_row(set, scale, mask.map(|mask| mask.row(row)), logits);
             },
         );
     }
@@ -133,35 +131,23 @@ fn product<T: Element>(left: &[T], right: &PackedKeys<T>, threads: Threads, out:
     );
 }
 
-/// Puts −∞ where the keys are hidden.
-pub(super) fn hide<T: Element>(visible: &VisibleKeys<'_>, logits: &mut [T]) {
-    let hidden = T::from_f64(f64::NEG_INFINITY);
-    match visible {
-        VisibleKeys::Range(range) => {
-            logits[..range.start].fill(hidden);
-            logits[range.end..].fill(hidden);
-        }
-        VisibleKeys::Cells(cells) => {
-            for (logit, &is_visible) in logits.iter_mut().zip(*cells) {
-                *logit = if is_visible { *logit } else { hidden };
-            }
-        }
+/// Replaces raw logits by the softmax of the scaled ones that are visible, and returns ln Σ eˣ.
+fn softmax_row<T: Element>(set: InstructionSet, scale: f64, visible: Option<VisibleKeys<'_>>, row: &mut [T]) -> f64 {
+    T::multiply(set, row, T::from_f64(scale));
+    if let Some(visible) = visible {
+        hide(&visible, 0, row);
     }
-}
-
-/// Replaces logits by their softmax and returns ln Σ eˣ.
-fn softmax_row<T: Element>(_set: InstructionSet, scale: f64, logits: &mut [T]) -> f64 {
-    let is_hidden = |logit: T| logit.to_f64() == f64::NEG_INFINITY;
-    let scaled = |logit: T| if is_hidden(logit) { f64::NEG_INFINITY } else { logit.to_f64() * scale };
-    let maximum = logits.iter().map(|&logit| scaled(logit)).fold(f64::NEG_INFINITY, f64::max);
-    let reference = if maximum == f64::NEG_INFINITY { 0.0 } else { maximum };
-    let sum: f64 = logits.iter().map(|&logit| (scaled(logit) - reference).exp()).sum();
-    if sum == 0.0 {
-        logits.fill(T::default());
+    let (maximum, any_nan) = T::survey_logits(set, row);
+    if any_nan || maximum.to_f64() == f64::INFINITY {
+        row.fill(T::from_f64(f64::NAN));
+        return f64::NAN;
+    }
+    if maximum.to_f64() == f64::NEG_INFINITY {
+        row.fill(T::default());
         return f64::NEG_INFINITY;
     }
-    for logit in logits.iter_mut() {
-        *logit = T::from_f64((scaled(*logit) - reference).exp() / sum);
-    }
-    reference + sum.ln()
+    // In pieces, so that few terms are added in T.
+    let sum: f64 = row.chunks_mut(T::BLOCK).map(|piece| T::weigh_logits(set, piece, maximum)).sum();
+    T::multiply(set, row, T::from_f64(1.0 / sum));
+    maximum.to_f64() + sum.ln()
 }

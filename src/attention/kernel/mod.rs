@@ -27,6 +27,7 @@
 //! or L2 cache. The depth is not cut: both operands are read strictly forwards, slowly enough for
 //! an L3 cache.
 
+mod attention_loops;
 mod dispatch;
 mod exponential;
 mod materialised;

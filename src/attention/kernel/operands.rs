@@ -2,8 +2,9 @@
 
 use super::pack::PackedKeys;
 use super::{Element, InstructionSet};
-use crate::attention::Mask;
+use crate::attention::{Mask, VisibleKeys};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Sizes of Q (`queries` × `d_k`), K (`keys` × `d_k`) and V (`keys` × `d_v`). The widths are at least 1; there may be no
 /// query or no key.
@@ -149,6 +150,47 @@ impl<T: Element> PackedValues<T> {
             for (sum, &value) in row.iter_mut().zip(values) {
                 if !is_finite(value) {
                     *sum = *sum + value;
+                }
+            }
+        }
+    }
+}
+
+/// Panics where the instructions are missing, for loops that pack nothing.
+pub(super) fn assert_available(set: InstructionSet) {
+    assert!(set.is_available(), "this machine has no {set} instructions");
+}
+
+/// Puts −∞ where keys are hidden; the logits are those of the keys from `first`, those beyond the last key count as hidden.
+pub(super) fn hide<T: Element>(visible: &VisibleKeys<'_>, first: usize, logits: &mut [T]) {
+    let hidden = T::from_f64(f64::NEG_INFINITY);
+    let count = logits.len();
+    match visible {
+        VisibleKeys::Range(range) => {
+            logits[..range.start.saturating_sub(first).min(count)].fill(hidden);
+            logits[range.end.saturating_sub(first).min(count)..].fill(hidden);
+        }
+        VisibleKeys::Cells(cells) => {
+            let cells = &cells[first..];
+            for (logit, &is_visible) in logits.iter_mut().zip(cells) {
+                *logit = if is_visible { *logit } else { hidden };
+            }
+            logits[cells.len().min(count)..].fill(hidden);
+        }
+    }
+}
+
+/// The smallest range within `window` that holds all keys of it that are visible.
+pub(super) fn visible_within(visible: &VisibleKeys<'_>, window: Range<usize>) -> Range<usize> {
+    match visible {
+        VisibleKeys::Range(range) => range.start.max(window.start)..range.end.min(window.end),
+        VisibleKeys::Cells(cells) => {
+            let cells = &cells[window.clone()];
+            match cells.iter().position(|&is_visible| is_visible) {
+                None => window.start..window.start,
+                Some(first) => {
+                    let last = cells.iter().rposition(|&is_visible| is_visible).unwrap_or(first);
+                    window.start + first..window.start + last + 1
                 }
             }
         }

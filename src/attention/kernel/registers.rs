@@ -25,7 +25,6 @@ pub trait Register: Copy {
     /// The first `LANES` numbers. `from` must be readable for as many.
     unsafe fn load(from: *const Self::Element) -> Self;
     /// Writes the lanes. `to` must be writable for `LANES` numbers.
-    #[cfg(test)]
     unsafe fn store(self, to: *mut Self::Element);
     /// self + other.
     unsafe fn add(self, other: Self) -> Self;
@@ -80,7 +79,7 @@ macro_rules! portable {
                 // SAFETY: the caller's promise; an array of numbers is aligned as its elements are.
                 Self(unsafe { from.cast::<[$element; $lanes]>().read() })
             }
-            #[cfg(test)]
+            #[inline(always)]
             unsafe fn store(self, to: *mut $element) {
                 // SAFETY: the caller's promise.
                 unsafe { to.cast::<[$element; $lanes]>().write(self.0) };
@@ -171,7 +170,6 @@ mod x86 {
                 unsafe fn load(from: *const $element) -> Self {
                     Self(unsafe { $load(from) })
                 }
-                #[cfg(test)]
                 #[inline(always)]
                 unsafe fn store(self, to: *mut $element) {
                     unsafe { $store(to, self.0) };

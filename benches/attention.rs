@@ -1,0 +1,138 @@
+//! Time of full attention O = softmax(QKᵀ/√d)V, in the words of the peer scripts: one JSON line.
+//!
+//! `cargo bench --bench attention -- --n 4096 --dk 64 --trials 9 --dtype f32 --threads 2 [--m M] [--dv D] [--mask RULE]
+//! [--method streaming|materialised] [--instructions avx512|avx2|portable]`. A trial draws Q, K and V (timed apart) and
+//! attends once, after one warm-up; memory is reused from trial to trial. `benches/compare_attention.py` runs it in turn
+//! with PyTorch.
+
+use std::time::Instant;
+
+use attn::attention::kernel::{
+    AttentionInputs, AttentionOutput, AttentionShape, Element, InstructionSet, StreamingWorkspace, Threads, pv, qk,
+    scale_softmax, streaming_attention_into,
+};
+use attn::attention::{Mask, MaskRule};
+use attn::sampling::{Drawable, Entries, MatrixId, TrialStream, fill};
+
+struct Arguments(Vec<String>);
+
+impl Arguments {
+    fn option(&self, name: &str, default: &str) -> String {
+        let position = self.0.iter().position(|argument| argument == name);
+        position.and_then(|index| self.0.get(index + 1)).cloned().unwrap_or_else(|| default.to_string())
+    }
+
+    fn number(&self, name: &str, default: usize) -> usize {
+        self.option(name, &default.to_string()).parse().expect("a whole number")
+    }
+}
+
+fn main() {
+    let arguments = Arguments(std::env::args().collect());
+    match arguments.option("--dtype", "f32").as_str() {
+        "f32" => run::<f32>(&arguments),
+        "f64" => run::<f64>(&arguments),
+        _ => panic!("--dtype f32 or f64"),
+    }
+}
+
+fn run<T: Element + Drawable>(arguments: &Arguments) {
+    let n = arguments.number("--n", 1024);
+    let d_k = arguments.number("--dk", 64);
+    let shape =
+        AttentionShape { queries: n, keys: arguments.number("--m", n), d_k, d_v: arguments.number("--dv", d_k) };
+    let (trials, threads) = (arguments.number("--trials", 9), arguments.number("--threads", 2));
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().expect("the pool is built once");
+    let threads_used = if threads > 1 { Threads::Pool } else { Threads::Caller };
+    let rule = arguments.option("--mask", "");
+    let mask: Option<Mask> = (!rule.is_empty()).then(|| {
+        let rule: MaskRule = rule.parse().expect("a mask");
+        rule.at(shape.queries, shape.keys).expect("a mask that fits")
+    });
+    let set = match arguments.option("--instructions", "").as_str() {
+        "avx512" => InstructionSet::Avx512,
+        "avx2" => InstructionSet::Avx2,
+        "portable" => InstructionSet::Portable,
+        _ => InstructionSet::detect(),
+    };
+    let method = arguments.option("--method", "streaming");
+    let scale = 1.0 / (d_k as f64).sqrt();
+    let mut attend: Box<dyn FnMut(AttentionInputs<'_, T>) -> (Vec<f64>, f64)> = match method.as_str() {
+        "streaming" => {
+            let mut workspace = StreamingWorkspace::new(set);
+            let mut result = AttentionOutput::default();
+            Box::new(move |inputs| {
+                let started = Instant::now();
+                streaming_attention_into(inputs, scale, mask.as_ref(), threads_used, &mut workspace, &mut result);
+                (vec![started.elapsed().as_secs_f64()], mean_magnitude(&result.output))
+            })
+        }
+        "materialised" => {
+            let mut logits = vec![T::default(); shape.logits()];
+            let mut output = vec![T::default(); shape.queries * shape.d_v];
+            Box::new(move |inputs| {
+                let started = Instant::now();
+                qk(set, inputs, threads_used, &mut logits);
+                let formed = started.elapsed().as_secs_f64();
+                scale_softmax(set, shape, scale, mask.as_ref(), threads_used, &mut logits);
+                let weighed = started.elapsed().as_secs_f64();
+                pv(set, &logits, inputs.values, shape, threads_used, &mut output);
+                let total = started.elapsed().as_secs_f64();
+                (vec![total, formed, weighed - formed, total - weighed], mean_magnitude(&output))
+            })
+        }
+        _ => panic!("--method streaming or materialised"),
+    };
+    let mut queries = vec![T::default(); shape.queries * d_k];
+    let mut keys = vec![T::default(); shape.keys * d_k];
+    let mut values = vec![T::default(); shape.keys * shape.d_v];
+    let (mut sampled, mut seconds, mut magnitude) = (Vec::new(), Vec::new(), 0.0);
+    for trial in 0..=trials as u32 {
+        let started = Instant::now();
+        let stream = TrialStream::new(0, 0, trial);
+        fill(Entries::Normal, &stream, MatrixId::QUERIES, 0, d_k, &mut queries);
+        fill(Entries::Normal, &stream, MatrixId::KEYS, 0, d_k, &mut keys);
+        fill(Entries::Normal, &stream, MatrixId::VALUES, 0, shape.d_v, &mut values);
+        let elapsed = started.elapsed().as_secs_f64();
+        let (times, mean) = attend(AttentionInputs { queries: &queries, keys: &keys, values: &values, shape });
+        if trial > 0 {
+            sampled.push(elapsed);
+            seconds.push(times);
+            magnitude += mean / trials as f64;
+        }
+    }
+    let names = ["attention", "qk", "scale_softmax", "pv"];
+    let stages = names.iter().enumerate().take(seconds[0].len()).map(|(stage, name)| {
+        format!("\"{name}\": {:.4}", median(seconds.iter().map(|times| times[stage]).collect()) * 1e3)
+    });
+    println!(
+        "{{\"peer\": \"attn\", \"job\": \"attention\", \"method\": \"{method}\", \"version\": \"{}\", \"instructions\": \
+         \"{set}\", \"mask\": \"{rule}\", \"n\": {n}, \"m\": {}, \"dk\": {d_k}, \"dv\": {}, \"dtype\": \"{}\", \"threads\": \
+         {threads}, \"trials\": {trials}, \"median_ms\": {{\"sample\": {:.4}, {}}}, \"peak_mib\": {:.1}, \
+         \"stats\": {{\"mean_abs_output\": [{magnitude}, null]}}}}",
+        env!("CARGO_PKG_VERSION"),
+        shape.keys,
+        shape.d_v,
+        arguments.option("--dtype", "f32"),
+        median(sampled) * 1e3,
+        stages.collect::<Vec<_>>().join(", "),
+        peak_mebibytes(),
+    );
+}
+
+fn mean_magnitude<T: Element>(output: &[T]) -> f64 {
+    output.iter().map(|x| x.to_f64().abs()).sum::<f64>() / output.len() as f64
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+/// Largest resident size of this process so far, in MiB; 0 where the system does not tell.
+fn peak_mebibytes() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse::<f64>().ok());
+    kibibytes.unwrap_or(0.0) / 1024.0
+}

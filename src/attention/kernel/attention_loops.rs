@@ -1,0 +1,420 @@
+//! The inner loops of full attention, written once for every register: maximum and weights of a row, and the product of a
+//! tile of weights with the values.
+
+use super::InstructionSet;
+use super::exponential::{Exponential, exponential};
+#[cfg(target_arch = "x86_64")]
+use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64};
+use super::registers::{Portable, Register};
+use crate::number::Real;
+use std::ops::{Add, Mul};
+
+/// Most rows of a tile, over all instruction sets, up to a whole number of registers.
+pub const MOST_ROWS: usize = 16;
+
+/// What a row amounts to so far.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Running<T> {
+    /// The largest logit M; −∞ before the first.
+    pub maximum: T,
+    /// Σ e^(x − M), or NaN if a logit was.
+    pub sum: f64,
+}
+
+/// A tile of weights against a strip of values, all cut to the same keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Product<'a, T> {
+    /// Weights, rows [`AttentionLoops::STRIDE`] apart.
+    pub weights: &'a [T],
+    /// Number of rows, at most the height of the tile.
+    pub rows: usize,
+    /// One line of two registers (one, in plain Rust) for each key.
+    pub values: &'a [T],
+    /// Number of keys.
+    pub keys: usize,
+}
+
+/// The loops of one element type, by instruction set.
+pub trait AttentionLoops: Exponential + PartialOrd {
+    /// Keys in a block: a tile of logits and the weights made of them stay in the L1 cache. A multiple of every panel's
+    /// width.
+    const BLOCK: usize;
+
+    /// Elements from row to row of a tile of logits: a cache line more than the block, so that the rows do not all map to the
+    /// same sets of the cache.
+    const STRIDE: usize;
+
+    /// The largest logit (−∞ for none) and whether any is NaN.
+    fn survey_logits(set: InstructionSet, logits: &[Self]) -> (Self, bool);
+
+    /// Replaces logits x by e^(x − reference), x ≤ reference, and returns their sum; 0 for NaN.
+    fn weigh_logits(set: InstructionSet, logits: &mut [Self], reference: Self) -> f64;
+
+    /// Multiplies each number by the factor.
+    fn multiply(set: InstructionSet, numbers: &mut [Self], factor: Self);
+
+    /// Turns the first `columns` logits of each row of a tile into weights relative to the row's largest logit so far. The
+    /// factors bring what was summed before to the new reference.
+    fn weigh_tile(
+        set: InstructionSet,
+        tile: &mut [Self],
+        columns: usize,
+        running: &mut [Running<Self>],
+        factors: &mut [Self; MOST_ROWS],
+    );
+
+    /// Row by row out ← factor · out + weights · values; `out` is one line of the strip's width a row.
+    fn accumulate(set: InstructionSet, product: Product<'_, Self>, factors: &[Self; MOST_ROWS], out: &mut [Self]);
+}
+
+#[inline(always)]
+fn lowest<T: Real>() -> T {
+    T::from_f64(f64::NEG_INFINITY)
+}
+
+/// What is left of a row behind the last whole register, filled up with −∞.
+#[inline(always)]
+fn padded<T: Real>(rest: &[T]) -> [T; MOST_ROWS] {
+    let mut lanes = [lowest(); MOST_ROWS];
+    lanes[..rest.len()].copy_from_slice(rest);
+    lanes
+}
+
+#[inline(always)]
+unsafe fn survey<R: Register<Element: AttentionLoops>>(logits: &[R::Element]) -> (R::Element, bool) {
+    let chunks = logits.chunks_exact(2 * R::LANES);
+    let rest = chunks.remainder();
+    // SAFETY: the caller has the instructions; each chunk holds two registers.
+    let (maximum, sum) = unsafe {
+        let mut maximum = [R::splat(lowest()); 2];
+        let mut sum = [R::splat(R::Element::ZERO); 2];
+        for chunk in chunks {
+            for side in 0..2 {
+                let x = R::load(chunk.as_ptr().add(side * R::LANES));
+                maximum[side] = x.maximum(maximum[side]);
+                sum[side] = sum[side].add(x);
+            }
+        }
+        (maximum[0].maximum(maximum[1]).largest(), sum[0].total() + sum[1].total())
+    };
+    let larger = |a, &b| if b > a { b } else { a };
+    let maximum = rest.iter().fold(maximum, larger);
+    // A NaN shows in the sum; so does ∞ − ∞, hence the second look.
+    let is_nan = |x: &R::Element| x.to_f64().is_nan();
+    let any_nan = sum.is_nan() && logits.iter().any(is_nan) || rest.iter().any(is_nan);
+    (maximum, any_nan)
+}
+
+#[inline(always)]
+unsafe fn weigh<R: Register<Element: AttentionLoops>>(logits: &mut [R::Element], reference: R::Element) -> f64 {
+    let mut chunks = logits.chunks_exact_mut(2 * R::LANES);
+    // SAFETY: the caller has the instructions; each chunk holds two registers.
+    unsafe {
+        let reference = R::splat(reference);
+        let mut sum = [R::splat(R::Element::ZERO); 2];
+        for chunk in &mut chunks {
+            for side in 0..2 {
+                let place = chunk.as_mut_ptr().add(side * R::LANES);
+                let weight = exponential(R::load(place).subtract(reference));
+                weight.store(place);
+                sum[side] = sum[side].add(weight);
+            }
+        }
+        for rest in chunks.into_remainder().chunks_mut(R::LANES) {
+            let mut lanes = padded(rest);
+            let weight = exponential(R::load(lanes.as_ptr()).subtract(reference));
+            weight.store(lanes.as_mut_ptr());
+            sum[0] = sum[0].add(weight);
+            rest.copy_from_slice(&lanes[..rest.len()]);
+        }
+        sum[0].total() + sum[1].total()
+    }
+}
+
+#[inline(always)]
+unsafe fn multiply<R: Register<Element: AttentionLoops>>(numbers: &mut [R::Element], factor: R::Element) {
+    for chunk in numbers.chunks_mut(R::LANES) {
+        // SAFETY: the caller has the instructions; a whole chunk holds a register, and so do the padded lanes.
+        unsafe {
+            if chunk.len() == R::LANES {
+                R::load(chunk.as_ptr()).multiply(R::splat(factor)).store(chunk.as_mut_ptr());
+            } else {
+                let mut lanes = padded(chunk);
+                R::load(lanes.as_ptr()).multiply(R::splat(factor)).store(lanes.as_mut_ptr());
+                chunk.copy_from_slice(&lanes[..chunk.len()]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn weigh_tile<R: Register<Element: AttentionLoops>>(
+    tile: &mut [R::Element],
+    columns: usize,
+    running: &mut [Running<R::Element>],
+    factors: &mut [R::Element; MOST_ROWS],
+) {
+    let zero = R::Element::ZERO;
+    let mut before = [zero; MOST_ROWS];
+    let mut after = [zero; MOST_ROWS];
+    let mut sums = [0.0; MOST_ROWS];
+    for (row, (line, running)) in tile.chunks_mut(R::Element::STRIDE).zip(running.iter_mut()).enumerate() {
+        let line = &mut line[..columns];
+        // SAFETY: the caller has the instructions.
+        let (maximum, any_nan) = unsafe { survey::<R>(line) };
+        before[row] = running.maximum;
+        if maximum > running.maximum {
+            running.maximum = maximum;
+        }
+        // Where all logits are −∞, so are their distances from 0, but not from −∞.
+        after[row] = if running.maximum == lowest() { zero } else { running.maximum };
+        // SAFETY: as above.
+        sums[row] = if any_nan { f64::NAN } else { 0.0 } + unsafe { weigh::<R>(line, after[row]) };
+    }
+    for lanes in (0..MOST_ROWS).step_by(R::LANES) {
+        // SAFETY: as above; a whole number of registers makes up the arrays.
+        unsafe {
+            let step = R::load(before.as_ptr().add(lanes)).subtract(R::load(after.as_ptr().add(lanes)));
+            exponential(step).store(factors.as_mut_ptr().add(lanes));
+        }
+    }
+    for ((running, sum), factor) in running.iter_mut().zip(sums).zip(factors) {
+        running.sum = running.sum * factor.to_f64() + sum;
+    }
+}
+
+/// Σ over the keys from 0, then factor · out is added: so the error grows with the keys of a block and the number
+/// of blocks, not with the number of keys.
+///
+/// # Safety
+/// The machine must have the instructions; weights, values and factors must be readable, and `out` writable, for `ROWS` rows
+/// and `keys` keys.
+#[inline(always)]
+unsafe fn accumulate_tile<R: Register<Element: AttentionLoops>, const ROWS: usize>(
+    mut weights: *const R::Element,
+    mut values: *const R::Element,
+    keys: usize,
+    factors: &[R::Element; MOST_ROWS],
+    out: *mut R::Element,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [[R::splat(R::Element::ZERO); 2]; ROWS];
+        for _ in 0..keys {
+            let line = [R::load(values), R::load(values.add(R::LANES))];
+            for row in 0..ROWS {
+                let weight = R::splat(*weights.add(row * R::Element::STRIDE));
+                for side in 0..2 {
+                    sums[row][side] = weight.multiply_add(line[side], sums[row][side]);
+                }
+            }
+            weights = weights.wrapping_add(1);
+            values = values.wrapping_add(2 * R::LANES);
+        }
+        for row in 0..ROWS {
+            let factor = R::splat(factors[row]);
+            for side in 0..2 {
+                let place = out.add((row * 2 + side) * R::LANES);
+                R::load(place).multiply_add(factor, sums[row][side]).store(place);
+            }
+        }
+    }
+}
+
+macro_rules! row_loops {
+    ($name:ident, $element:ident, $register:ty $(, $features:literal)?) => {
+        mod $name {
+            use super::*;
+
+            /// # Safety
+            /// The machine must have the instructions.
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn survey_logits(logits: &[$element]) -> ($element, bool) {
+                // SAFETY: the caller's promise.
+                unsafe { survey::<$register>(logits) }
+            }
+
+            /// # Safety
+            /// The machine must have the instructions.
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn weigh_logits(logits: &mut [$element], reference: $element) -> f64 {
+                // SAFETY: the caller's promise.
+                unsafe { weigh::<$register>(logits, reference) }
+            }
+
+            /// # Safety
+            /// The machine must have the instructions.
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn multiply(numbers: &mut [$element], factor: $element) {
+                // SAFETY: the caller's promise.
+                unsafe { super::multiply::<$register>(numbers, factor) }
+            }
+
+            /// # Safety
+            /// The machine must have the instructions.
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn weigh_tile(
+                tile: &mut [$element],
+                columns: usize,
+                running: &mut [Running<$element>],
+                factors: &mut [$element; MOST_ROWS],
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { super::weigh_tile::<$register>(tile, columns, running, factors) }
+            }
+        }
+    };
+}
+
+macro_rules! product_loops {
+    ($name:ident, $element:ident, $register:ty, rows: [$($rows:literal)*], $features:literal) => {
+        /// # Safety
+        /// The machine must have the instructions.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $name(product: Product<'_, $element>, factors: &[$element; MOST_ROWS], out: &mut [$element]) {
+            let Product { weights, rows, values, keys } = product;
+            let width = 2 * <$register>::LANES;
+            assert!(rows > 0 && keys > 0 && keys <= $element::BLOCK);
+            assert!(weights.len() >= (rows - 1) * $element::STRIDE + keys);
+            assert!(values.len() >= keys * width && out.len() >= rows * width);
+            let (weights, values, out) = (weights.as_ptr(), values.as_ptr(), out.as_mut_ptr());
+            // SAFETY: the assertions, and the caller's promise.
+            unsafe {
+                match rows {
+                    $($rows => accumulate_tile::<$register, $rows>(weights, values, keys, factors, out),)*
+                    _ => panic!("a tile of {rows} rows"),
+                }
+            }
+        }
+    };
+}
+
+/// [`accumulate_tile`] in plain Rust: short fixed loops over arrays, which the compiler keeps in the registers that SSE2
+/// and NEON have.
+#[inline(never)]
+fn accumulate_in_arrays<
+    T: AttentionLoops + Add<Output = T> + Mul<Output = T>,
+    const ROWS: usize,
+    const WIDTH: usize,
+>(
+    product: Product<'_, T>,
+    factors: &[T; MOST_ROWS],
+    out: &mut [T],
+) {
+    let mut sums = [[T::ZERO; WIDTH]; ROWS];
+    let rows: [&[T]; ROWS] = std::array::from_fn(|row| &product.weights[row * T::STRIDE..][..product.keys]);
+    for (key, line) in product.values.as_chunks::<WIDTH>().0.iter().enumerate().take(product.keys) {
+        for row in 0..ROWS {
+            let weight = rows[row][key];
+            for column in 0..WIDTH {
+                sums[row][column] = weight * line[column] + sums[row][column];
+            }
+        }
+    }
+    for ((line, sums), &factor) in out.as_chunks_mut::<WIDTH>().0.iter_mut().zip(sums).zip(factors) {
+        for (total, sum) in line.iter_mut().zip(sums) {
+            *total = *total * factor + sum;
+        }
+    }
+}
+
+macro_rules! portable_product {
+    ($name:ident, $element:ident, $width:literal) => {
+        fn $name(product: Product<'_, $element>, factors: &[$element; MOST_ROWS], out: &mut [$element]) {
+            match product.rows {
+                1 => accumulate_in_arrays::<$element, 1, $width>(product, factors, out),
+                2 => accumulate_in_arrays::<$element, 2, $width>(product, factors, out),
+                3 => accumulate_in_arrays::<$element, 3, $width>(product, factors, out),
+                4 => accumulate_in_arrays::<$element, 4, $width>(product, factors, out),
+                rows => panic!("a tile of {rows} rows"),
+            }
+        }
+    };
+}
+
+macro_rules! by_set {
+    ($set:ident, $avx512:ident, $avx2:ident, $portable:ident, $($call:tt)*) => {
+        // SAFETY: nothing is packed for an instruction set the machine lacks, and `assert_available` has made sure where
+        // nothing is packed.
+        unsafe {
+            match $set {
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx512 => $avx512 $($call)*,
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx2 => $avx2 $($call)*,
+                _ => $portable $($call)*,
+            }
+        }
+    };
+}
+
+macro_rules! attention_loops {
+    (
+        $element:ident, block: $block:literal, line: $line:literal, rows: [$avx512:ident, $avx2:ident, $portable:ident],
+        products: [$avx512_product:ident, $avx2_product:ident, $portable_product:ident]
+    ) => {
+        impl AttentionLoops for $element {
+            const BLOCK: usize = $block;
+            const STRIDE: usize = $block + $line;
+
+            fn survey_logits(set: InstructionSet, logits: &[Self]) -> (Self, bool) {
+                by_set!(set, $avx512, $avx2, $portable, ::survey_logits(logits))
+            }
+
+            fn weigh_logits(set: InstructionSet, logits: &mut [Self], reference: Self) -> f64 {
+                by_set!(set, $avx512, $avx2, $portable, ::weigh_logits(logits, reference))
+            }
+
+            fn multiply(set: InstructionSet, numbers: &mut [Self], factor: Self) {
+                by_set!(set, $avx512, $avx2, $portable, ::multiply(numbers, factor))
+            }
+
+            fn weigh_tile(
+                set: InstructionSet,
+                tile: &mut [Self],
+                columns: usize,
+                running: &mut [Running<Self>],
+                factors: &mut [Self; MOST_ROWS],
+            ) {
+                by_set!(set, $avx512, $avx2, $portable, ::weigh_tile(tile, columns, running, factors))
+            }
+
+            fn accumulate(
+                set: InstructionSet,
+                product: Product<'_, Self>,
+                factors: &[Self; MOST_ROWS],
+                out: &mut [Self],
+            ) {
+                by_set!(set, $avx512_product, $avx2_product, $portable_product, (product, factors, out))
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+row_loops!(avx512_f32, f32, Avx512F32, "avx512f,avx512dq");
+#[cfg(target_arch = "x86_64")]
+row_loops!(avx512_f64, f64, Avx512F64, "avx512f,avx512dq");
+#[cfg(target_arch = "x86_64")]
+row_loops!(avx2_f32, f32, Avx2F32, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+row_loops!(avx2_f64, f64, Avx2F64, "avx2,fma");
+row_loops!(portable_f32, f32, Portable<f32, 16>);
+row_loops!(portable_f64, f64, Portable<f64, 8>);
+
+product_loops!(avx512_product_f32, f32, Avx512F32, rows: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], "avx512f,avx512dq");
+product_loops!(avx512_product_f64, f64, Avx512F64, rows: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], "avx512f,avx512dq");
+product_loops!(avx2_product_f32, f32, Avx2F32, rows: [1 2 3 4 5 6], "avx2,fma");
+product_loops!(avx2_product_f64, f64, Avx2F64, rows: [1 2 3 4 5 6], "avx2,fma");
+portable_product!(portable_product_f32, f32, 8);
+portable_product!(portable_product_f64, f64, 4);
+
+attention_loops! {
+    f32, block: 512, line: 16, rows: [avx512_f32, avx2_f32, portable_f32],
+    products: [avx512_product_f32, avx2_product_f32, portable_product_f32]
+}
+attention_loops! {
+    f64, block: 256, line: 8, rows: [avx512_f64, avx2_f64, portable_f64],
+    products: [avx512_product_f64, avx2_product_f64, portable_product_f64]
+}
