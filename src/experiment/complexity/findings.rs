@@ -65,7 +65,9 @@ pub(super) fn assemble(plan: &Plan, evidence: &Evidence) -> Result<Findings> {
     let mut rows = Vec::new();
     let stages = table.stages();
     for &stage in &stages {
-        for timed in evidence.timed.iter().filter(|timed| timed.work == stage.work) {
+        let mut timed: Vec<&Timed> = evidence.timed.iter().filter(|timed| timed.work == stage.work).collect();
+        timed.sort_by_key(|timed| (timed.point.n, timed.point.d_k));
+        for timed in timed {
             rows.push(table.cost(stage, timed)?);
         }
     }

@@ -10,6 +10,8 @@ const LEAST_ERROR: f64 = 1e-3;
 const HALF_WIDTH: f64 = 1.959_963_984_540_054;
 /// Error of the limits: 95 %.
 const ERROR: f64 = 0.05;
+/// Half-width beyond which limits tell n² from no other law that matters.
+pub const WIDEST: f64 = 0.25;
 
 /// One size.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,9 +38,14 @@ pub struct Exponent {
 }
 
 impl Exponent {
-    /// Whether the exponent of the counts lies between the limits, if there are any.
+    /// Whether the exponent of the counts lies between the limits; None where that would say nothing: there are no limits, or they
+    /// hold the expected exponent and much else, being more than [`WIDEST`] away from the fitted one.
     pub fn expected_inside(&self) -> Option<bool> {
-        self.limits.map(|(low, high)| (low..=high).contains(&self.expected))
+        let (low, high) = self.limits?;
+        match (low..=high).contains(&self.expected) {
+            true if high - low > 2.0 * WIDEST => None,
+            inside => Some(inside),
+        }
     }
 }
 
@@ -64,8 +71,12 @@ pub fn fit(sizes: &[Size]) -> Option<Exponent> {
         let width = size.time.high.zip(size.time.low).map_or(0.0, |(high, low)| high - low);
         (width / (2.0 * HALF_WIDTH * size.time.median)).clamp(LEAST_ERROR, 0.9)
     };
+    // log_fit takes y for an unbiased mean and adds cv²/2 to its logarithm; the logarithm of a median needs nothing.
     let fitted = |value: &dyn Fn(&Size) -> f64| -> Option<LogFit> {
-        let point = |size: &Size| Measured { x: size.x, y: value(size), relative_standard_error: weight(size) };
+        let point = |size: &Size| {
+            let error = weight(size);
+            Measured { x: size.x, y: value(size) * (-0.5 * error * error).exp(), relative_standard_error: error }
+        };
         log_fit(&sizes.iter().map(point).collect::<Vec<_>>()).ok()
     };
     let (time, count) = (fitted(&|size| size.time.median)?, fitted(&|size| size.operations)?);
@@ -75,8 +86,6 @@ pub fn fit(sizes: &[Size]) -> Option<Exponent> {
         let half = Law::Student { degrees }.upper_quantile(0.5 * ERROR) * scatter * time.slope_standard_error;
         (time.slope - half, time.slope + half)
     });
-    // log_fit takes measurements for unbiased and adds cv²/2 to each logarithm. The same was added to the counts: it cancels in
-    // what is compared, and is below 1e-3 for limits of ±9 %.
     Some(Exponent { exponent: time.slope, limits, expected: count.slope, intercept: time.intercept })
 }
 
@@ -111,6 +120,15 @@ mod tests {
         let (low, high) = found.limits.expect("four sizes");
         assert!((found.exponent - 2.0).abs() < 1e-12);
         assert!(((high - low) / 2.0 - 4.302_65 * 0.045_62).abs() < 1e-4, "{low} {high}");
+        assert_eq!(found.expected_inside(), Some(true));
+        // Residuals of ±0.07: limits ±0.275 hold 2 and say nothing, but still exclude 3.
+        let wide: Vec<Size> = sizes
+            .iter()
+            .map(|s| size(s.x, s.operations, (s.time.median / s.operations * 1e3).powf(1.4) * s.operations))
+            .collect();
+        let found = fit(&wide).expect("a fit");
+        assert_eq!(found.expected_inside(), None, "{found:?}");
+        assert_eq!(Exponent { expected: 3.0, ..found }.expected_inside(), Some(false));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 
+use super::growth::WIDEST;
 use super::plan::{Decode, Extent, Kernel, Plan, Point, Variable};
 use crate::report::CostRow;
-use crate::report::number::{significant, trimmed, with_interval};
+use crate::report::number::{significant, trimmed};
 use crate::theory::cost::cells;
 
 /// What all rows share, in one line.
@@ -45,54 +46,55 @@ fn law(plan: &Plan) -> String {
     )
 }
 
-/// Which exponents lie inside, and which do not.
+/// Which exponents lie inside their limits, and which do not.
 fn seen(plan: &Plan, rows: &[CostRow]) -> String {
-    let name = |row: &CostRow| match (row.stage.as_str(), row.kernel.as_deref()) {
-        ("total", Some(kernel)) => format!("{kernel} total"),
-        (stage, _) => stage.to_string(),
-    };
-    let text = |row: &CostRow| {
-        let exponent = row
-            .exponent
-            .map_or_else(String::new, |exponent| with_interval(exponent, row.exponent_low, row.exponent_high));
-        let expected = row.exponent_expected.map_or_else(String::new, |expected| trimmed(&significant(expected, 3)));
-        format!("{} ~ {}^({exponent}), expected {expected}", name(row), row.exponent_of.as_deref().unwrap_or(""))
-    };
-    let those = |inside: Option<bool>| -> Vec<String> {
-        rows.iter()
-            .filter(|row| row.exponent_of.is_some() && row.expected_inside == inside)
-            .map(|row| if inside.is_none() { name(row) } else { text(row) })
-            .collect()
-    };
-    let (inside, outside, open) = (those(Some(true)), those(Some(false)), those(None));
-    let mut parts = Vec::new();
-    if !inside.is_empty() {
-        parts.push(format!("Seen in the times: {}.", inside.join("; ")));
-    }
-    if !outside.is_empty() {
-        parts.push(format!(
-            "Not seen: {}. Time per operation differs between stages and sizes (an exponential costs more than an addition, short rows \
-             less per call than long ones, a full cache more than an empty one), so a count can be right where a time is not.",
-            outside.join("; ")
-        ));
-    }
-    if !open.is_empty() {
-        let advice = if plan.budget < 10.0 {
-            "a longer --time-budget or more and larger sizes"
-        } else {
-            "more and larger sizes"
+    let those = |inside: Option<bool>| {
+        let with = |of: &str| {
+            let fitted = |row: &&CostRow| row.exponent_of.as_deref() == Some(of) && row.expected_inside == inside;
+            let names: Vec<String> = rows.iter().filter(fitted).map(|row| described(row, inside)).collect();
+            (!names.is_empty()).then(|| format!("with {of}: {}", names.join(", ")))
         };
-        let mut names = open;
-        names.dedup();
+        let parts: Vec<String> = ["n", "d_k"].into_iter().filter_map(with).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    };
+    let mut parts = Vec::new();
+    if let Some(inside) = those(Some(true)) {
         parts.push(format!(
-            "Not judged, fewer than three sizes in which work dominates overhead: {}; give {advice}.",
-            names.join(", ")
+            "Seen in the times (the counts' exponent is inside the 95 % limits of the time's) {inside}."
         ));
+    }
+    if let Some(outside) = those(Some(false)) {
+        parts.push(format!(
+            "Not seen {outside}. Counts can be right where times are not: an exponential takes longer than an addition, a short row \
+             longer per operation than a long one, memory longer than a cache."
+        ));
+    }
+    if let Some(open) = those(None) {
+        let advice = match plan.threads {
+            1 => "more or larger sizes, a longer --time-budget or a quieter machine may tell",
+            _ => "more or larger sizes, a longer --time-budget or --threads 1 may tell",
+        };
+        parts.push(format!("Not judged (limits beyond ± {WIDEST}, or fewer than three sizes in which work dominates overhead) {open}; {advice}."));
     }
     if parts.is_empty() {
         "No sweep, so no exponent: give two or more sizes to -n or --dk.".to_string()
     } else {
         parts.join(" ")
+    }
+}
+
+/// A stage in a sentence; with its exponents where they differ.
+fn described(row: &CostRow, inside: Option<bool>) -> String {
+    let name = match (row.stage.as_str(), row.kernel.as_deref()) {
+        ("total", Some(kernel)) => format!("{kernel} total"),
+        (stage, _) => stage.to_string(),
+    };
+    let text = |value: f64| trimmed(&significant(value, 3));
+    match (inside, row.exponent, row.exponent_expected) {
+        (Some(false), Some(exponent), Some(expected)) => {
+            format!("{name} ({} for {})", text(exponent), text(expected))
+        }
+        _ => name,
     }
 }
 

@@ -42,9 +42,10 @@ pub fn write_table(rows: &[CostRow], closing: &Closing, layout: &Layout, mut out
             .collect();
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
         let lines = lay_out(&columns);
+        let in_groups = cells.windows(2).any(|pair| pair[0][0] == pair[1][0]);
         let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         for (index, line) in lines.iter().enumerate() {
-            let gap = index > 1 && cells[index - 1][0] != cells[index - 2][0] && !cells[index - 1][0].is_empty();
+            let gap = in_groups && index > 1 && cells[index - 1][0] != cells[index - 2][0];
             let before = if index == 0 || gap { "\n" } else { "" };
             writeln!(output, "{before}{line}")?;
             if index == 0 {
@@ -162,6 +163,7 @@ fn growths(rows: &[CostRow]) -> Section {
             match row.expected_inside {
                 Some(true) => "✔ inside".to_owned(),
                 Some(false) => "✘ outside".to_owned(),
+                None if row.exponent_low.is_some() => "? limits too wide".to_owned(),
                 None => "? too few sizes".to_owned(),
             },
         ]
