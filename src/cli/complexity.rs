@@ -61,7 +61,7 @@ pub struct ComplexityArguments {
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "What is run", allow_hyphen_values = true)]
     pub time_budget: String,
 
-    /// Threads; one leaves the other cores to the rest of the machine, so that times scatter less
+    /// Threads; one is timed by its own processor time, which other programs do not lengthen, more by the wall clock
     #[arg(long, value_name = "N", default_value = "1", help_heading = "What is run", allow_hyphen_values = true)]
     pub threads: String,
 

@@ -84,7 +84,7 @@ pub(super) fn assemble(plan: &Plan, evidence: &Evidence) -> Result<Findings> {
     if plan.decode == Decode::Cache && plan.gate == Gate::CountsAndTimes {
         rows.extend(table.cache_saves_time());
     }
-    let heading = remarks::heading(plan);
+    let heading = remarks::heading(plan, evidence.clock);
     let remarks = remarks::remarks(plan, &rows)?;
     Ok(Findings { rows, heading, remarks, lines })
 }
@@ -178,6 +178,7 @@ impl Table<'_> {
             heads: Some(1),
             kv_heads: Some(1),
             repetitions: Some(samples.len() as u64),
+            clock: Some(self.evidence.clock.name().to_string()),
             ..self.row(stage.name(), Some(timed.point))
         })
     }
@@ -188,12 +189,12 @@ impl Table<'_> {
         *bytes
     }
 
-    /// n·m numbers for the logits, or (n + m)·(d_k + d_v) for what is packed and put out.
+    /// n·m numbers for the logits, or m·(d_k + d_v) + n·d_v for packed keys and values and the output.
     fn bytes_law(&self, kernel: Kernel, point: Point) -> u64 {
         let Point { n, m, d_k, d_v } = point;
         let numbers = match kernel {
             Kernel::Materialised => n as u64 * m as u64,
-            Kernel::Streaming => (n as u64 + m as u64) * (d_k as u64 + d_v as u64),
+            Kernel::Streaming => m as u64 * (d_k as u64 + d_v as u64) + n as u64 * d_v as u64,
         };
         numbers * self.plan.width_of_number() as u64
     }

@@ -86,7 +86,12 @@ pub fn fit(sizes: &[Size]) -> Option<Exponent> {
         let half = Law::Student { degrees }.upper_quantile(0.5 * ERROR) * scatter * time.slope_standard_error;
         (time.slope - half, time.slope + half)
     });
-    Some(Exponent { exponent: time.slope, limits, expected: count.slope, intercept: time.intercept })
+    Some(Exponent {
+        exponent: time.slope,
+        limits,
+        expected: (count.slope * 1e12).round() / 1e12,
+        intercept: time.intercept,
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! timed that does not compute attention. Counts and outputs gate; times do only where they are asked to.
 
 pub mod agreement;
+pub mod clock;
 pub mod counts;
 mod findings;
 pub mod growth;
@@ -25,6 +26,7 @@ use crate::attention::kernel::{Element, InstructionSet, Threads};
 use crate::attention::{Alignment, MaskKind, MaskRule, Precision};
 use crate::sampling::Drawable;
 use crate::statistics::median;
+use clock::Clock;
 use counts::CountCheck;
 use timing::{INTERVAL_ERROR, Schedule, measure};
 use workload::{Bench, Inputs, Task, Work};
@@ -59,6 +61,7 @@ struct Evidence {
     timed: Vec<Timed>,
     /// Seconds of a call without work, by work and stage.
     overhead: Vec<(Work, Vec<f64>)>,
+    clock: Clock,
 }
 
 /// Runs a plan. Threads are those of rayon's current pool where there is more than one.
@@ -100,7 +103,7 @@ fn gather<T: Element + Drawable>(plan: &Plan, progress: &Progress) -> Result<Evi
     let timed = (bench.tasks.iter().zip(samples))
         .map(|(task, stages)| Timed { work: task.work, point: bench.inputs[task.inputs].point, stages })
         .collect();
-    Ok(Evidence { checked, timed, overhead })
+    Ok(Evidence { checked, timed, overhead, clock: Clock::of(threads) })
 }
 
 fn tasks_of(plan: &Plan, inputs: usize) -> impl Iterator<Item = Task> + '_ {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::clock::Clock;
 use super::growth::WIDEST;
 use super::plan::{Decode, Extent, Kernel, Plan, Point, Variable};
 use crate::report::CostRow;
@@ -9,11 +10,15 @@ use crate::report::number::{significant, trimmed};
 use crate::theory::cost::cells;
 
 /// What all rows share, in one line.
-pub(super) fn heading(plan: &Plan) -> String {
+pub(super) fn heading(plan: &Plan, clock: Clock) -> String {
     let threads = if plan.threads == 1 { "1 thread".to_string() } else { format!("{} threads", plan.threads) };
     let keys = plan.keys.map(|keys| format!(" · m = {keys}")).unwrap_or_default();
     let mask = plan.rule.as_ref().map(|rule| format!(" · mask {}", rule.name(1, plan.keys.unwrap_or(1))));
-    format!("one head · {} · {threads} · seed {}{keys}{}", plan.precision, plan.seed, mask.unwrap_or_default())
+    let clock = match clock {
+        Clock::Thread => "processor time of the thread",
+        Clock::Wall => "wall-clock time",
+    };
+    format!("one head · {} · {threads}, {clock} · seed {}{keys}{}", plan.precision, plan.seed, mask.unwrap_or_default())
 }
 
 /// Sentences below the tables.
@@ -111,7 +116,7 @@ fn memory(rows: &[CostRow]) -> Option<String> {
     };
     let parts: Vec<String> = [
         of(Kernel::Materialised).map(|row| text(row, "n·m numbers")),
-        of(Kernel::Streaming).map(|row| text(row, "(n + m)·(d_k + d_v) numbers")),
+        of(Kernel::Streaming).map(|row| text(row, "m·(d_k + d_v) + n·d_v numbers")),
     ]
     .into_iter()
     .flatten()

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::agreement;
+use super::clock::Clock;
 use super::plan::{Kernel, Point};
 use super::timing::Laboratory;
 use crate::attention::kernel::{
@@ -116,6 +117,7 @@ pub struct Bench<'a, T> {
     threads: Threads,
     progress: &'a Progress,
     start: Instant,
+    clock: Clock,
     logits: Vec<T>,
     output: Vec<T>,
     workspace: StreamingWorkspace<T>,
@@ -133,6 +135,7 @@ impl<'a, T: Element + Drawable> Bench<'a, T> {
             threads,
             progress,
             start: Instant::now(),
+            clock: Clock::of(threads),
             logits: Vec::new(),
             output: Vec::new(),
             workspace: StreamingWorkspace::new(set),
@@ -148,17 +151,18 @@ impl<'a, T: Element + Drawable> Bench<'a, T> {
         self.output.resize(self.output.len().max(n * d_v), T::default());
         let (logits, output) = (&mut self.logits[..n * m], &mut self.output[..n * d_v]);
         let mut seconds = [0.0; 3];
+        let clock = self.clock;
         for _ in 0..calls {
-            let start = Instant::now();
+            let start = clock.seconds();
             qk(self.set, all, threads, logits);
-            let logits_known = Instant::now();
+            let logits_known = clock.seconds();
             scale_softmax(self.set, all.shape, inputs.scale(), inputs.mask.as_ref(), threads, logits);
-            let weights_known = Instant::now();
+            let weights_known = clock.seconds();
             pv(self.set, logits, all.values, all.shape, threads, output);
-            let end = Instant::now();
-            seconds[0] += (logits_known - start).as_secs_f64();
-            seconds[1] += (weights_known - logits_known).as_secs_f64();
-            seconds[2] += (end - weights_known).as_secs_f64();
+            let end = clock.seconds();
+            seconds[0] += logits_known - start;
+            seconds[1] += weights_known - logits_known;
+            seconds[2] += end - weights_known;
         }
         let [qk, scale_softmax, pv] = seconds.map(|seconds| seconds / calls as f64);
         vec![qk, scale_softmax, pv, qk + scale_softmax + pv]
@@ -170,12 +174,12 @@ impl<'a, T: Element + Drawable> Bench<'a, T> {
             Work::CachedToken => (inputs.last_query(), None),
             _ => (inputs.all(), inputs.mask.as_ref()),
         };
-        let start = Instant::now();
+        let start = self.clock.seconds();
         for _ in 0..calls {
             let (workspace, result) = (&mut self.workspace, &mut self.result);
             streaming_attention_into(operands, inputs.scale(), mask, self.threads, workspace, result);
         }
-        vec![start.elapsed().as_secs_f64() / calls as f64]
+        vec![(self.clock.seconds() - start) / calls as f64]
     }
 }
 

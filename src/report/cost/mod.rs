@@ -62,7 +62,7 @@ pub struct CostRow {
     pub expected_inside: Option<bool>,
     /// Number of sizes that the fit rests on.
     pub sizes_fitted: Option<u64>,
-    /// Bytes that the law of the memory gives: n·m numbers (materialised), (n + m)·(d_k + d_v) numbers (streaming).
+    /// Bytes that the law of the memory gives: n·m numbers (materialised), m·(d_k + d_v) + n·d_v numbers (streaming).
     pub bytes_law: Option<u64>,
     /// What a check found: the difference that is largest beside its bound.
     #[serde(serialize_with = "finite_or_null")]
@@ -86,6 +86,8 @@ pub struct CostRow {
     pub threads: Option<u64>,
     /// Number of times that the median is of.
     pub repetitions: Option<u64>,
+    /// `thread` (processor time of the thread) or `wall`.
+    pub clock: Option<String>,
     /// Seed of the inputs and of the order of the sizes.
     pub seed: Option<u64>,
     /// Version of the program.
@@ -124,6 +126,7 @@ impl Record for CostRow {
         "precision",
         "threads",
         "repetitions",
+        "clock",
         "seed",
         "version",
     ];
@@ -165,6 +168,7 @@ impl Record for CostRow {
             word(&self.precision),
             text(self.threads),
             text(self.repetitions),
+            word(&self.clock),
             text(self.seed),
             self.version.clone(),
         ]
@@ -213,6 +217,7 @@ mod tests {
             precision: Some("f32".into()),
             threads: Some(2),
             repetitions: Some(29),
+            clock: Some("wall".into()),
             seed: Some(31),
             version: "0.1.0".into(),
         }
@@ -224,7 +229,7 @@ mod tests {
         csv::write(&[full()], &mut bytes).expect("a vector takes every byte");
         let text = String::from_utf8(bytes).expect("UTF-8");
         let record = "complexity,qk,7,11,3,5,1267650600228229401496703205376,13,0.5,0.25,0.75,17,n,1.875,1.75,2.125,2,true,4,19,\
-            1e-7,1e-6,upheld,streaming,\"documents:3,4\",23,1,f32,2,29,31,0.1.0";
+            1e-7,1e-6,upheld,streaming,\"documents:3,4\",23,1,f32,2,29,wall,31,0.1.0";
         assert_eq!(text.lines().nth(1), Some(record));
     }
 
