@@ -23,7 +23,7 @@ pub struct ComplexityArguments {
         short = 'n',
         long,
         value_name = "LIST",
-        default_value = "256..2048",
+        default_value = "256,384,512,768,1024,1536,2048",
         help_heading = "Sizes",
         allow_hyphen_values = true
     )]
@@ -34,7 +34,13 @@ pub struct ComplexityArguments {
     pub keys: Option<String>,
 
     /// Key widths d_k: a list or a doubling range, swept at the largest n
-    #[arg(long, value_name = "LIST", default_value = "32..256", help_heading = "Sizes", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "16,24,32,48,64,96,128",
+        help_heading = "Sizes",
+        allow_hyphen_values = true
+    )]
     pub dk: String,
 
     /// Width of values d_v [default: d_k]

@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_write_error_keeps_its_kind() {
         for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::StorageFull] {
-            assert_eq!(write(&[], Broken(kind)).expect_err("cannot be written").kind(), kind);
+            assert_eq!(write::<Row>(&[], Broken(kind)).expect_err("cannot be written").kind(), kind);
         }
     }
 

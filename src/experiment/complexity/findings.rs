@@ -256,11 +256,10 @@ impl Table<'_> {
             let time = timed.and_then(|timed| median(&timed.stages[stage.index], INTERVAL_ERROR));
             let Some(time) = time else { continue };
             let x = variable.of(point) as f64;
-            sizes.push(Size { x, operations: self.operations(stage, square)? as f64, time });
+            let overhead = timed.map_or(0.0, |timed| timed.overhead[stage.index]);
+            sizes.push(Size { x, operations: self.operations(stage, square)? as f64, overhead, time });
         }
-        let overhead = self.evidence.overhead.iter().find(|(work, _)| *work == stage.work);
-        let overhead = overhead.map_or(0.0, |(_, stages)| stages[stage.index]);
-        let fitted = growth::dominated_by_work(&sizes, overhead);
+        let fitted = growth::dominated_by_work(&sizes);
         let found = growth::fit(&fitted);
         let line = found.map(|found| FittedLine {
             stage: stage.name().to_string(),

@@ -2,7 +2,7 @@
 
 use crate::statistics::{Law, LogFit, Measured, MedianInterval, log_fit};
 
-/// A size is fitted if its work, at the stage's best rate, takes at least this many times what a call without work takes.
+/// A size is fitted if its work, at the stage's best rate, takes at least this many times its overhead.
 pub const DOMINANCE: f64 = 10.0;
 /// Smallest relative standard error of a median: below it lie effects that no repetition shows (frequency, placement in memory).
 const LEAST_ERROR: f64 = 1e-3;
@@ -20,6 +20,8 @@ pub struct Size {
     pub x: f64,
     /// Exact operations.
     pub operations: f64,
+    /// Seconds of what grows more slowly than the work.
+    pub overhead: f64,
     /// Seconds.
     pub time: MedianInterval,
 }
@@ -49,14 +51,15 @@ impl Exponent {
     }
 }
 
-/// The sizes in which the work dominates the overhead, the seconds of a call at n = m = d_k = d_v = 1.
+/// The sizes in which the work dominates the overhead: what n queries take with one key and one query with m keys, calls, packing and
+/// the start of each row.
 ///
 /// The work is judged by its count at the best rate of the sweep and not by its own time, so that a slow sample does not decide whether it
 /// is used. Sizes without limits are left out.
-pub fn dominated_by_work(sizes: &[Size], overhead: f64) -> Vec<Size> {
+pub fn dominated_by_work(sizes: &[Size]) -> Vec<Size> {
     let rate = sizes.iter().map(|size| size.operations / size.time.median).fold(0.0, f64::max);
     let enough = |size: &&Size| {
-        size.operations / rate >= DOMINANCE * overhead && size.time.low.is_some() && size.time.high.is_some()
+        size.operations / rate >= DOMINANCE * size.overhead && size.time.low.is_some() && size.time.high.is_some()
     };
     sizes.iter().filter(enough).copied().collect()
 }
@@ -100,7 +103,7 @@ mod tests {
 
     fn size(x: f64, operations: f64, seconds: f64) -> Size {
         let time = MedianInterval { median: seconds, low: Some(0.99 * seconds), high: Some(1.01 * seconds) };
-        Size { x, operations, time }
+        Size { x, operations, overhead: 1e-6, time }
     }
 
     #[test]
@@ -148,9 +151,9 @@ mod tests {
     fn sizes_that_the_overhead_dominates_are_left_out_by_their_counts() {
         // 1e9 operations a second; a call alone takes 1e-6 s, so 1e4 operations are enough and 9999 are not.
         let sizes = [size(1.0, 9_999.0, 2e-5), size(2.0, 1e4, 2e-5), size(3.0, 1e6, 1e-3)];
-        let kept: Vec<f64> = dominated_by_work(&sizes, 1e-6).iter().map(|size| size.x).collect();
+        let kept: Vec<f64> = dominated_by_work(&sizes).iter().map(|size| size.x).collect();
         assert_eq!(kept, [2.0, 3.0]);
         let without = Size { time: MedianInterval { low: None, ..sizes[2].time }, ..sizes[2] };
-        assert!(dominated_by_work(&[without], 0.0).is_empty());
+        assert!(dominated_by_work(&[without]).is_empty());
     }
 }

@@ -31,9 +31,8 @@ use counts::CountCheck;
 use timing::{INTERVAL_ERROR, Schedule, measure};
 use workload::{Bench, Inputs, Task, Work};
 
-/// Calls of one sample, and samples, of the overhead: a call at n = m = d_k = d_v = 1.
-const OVERHEAD_CALLS: usize = 100;
-const OVERHEAD_SAMPLES: usize = 21;
+/// Samples of the overhead; one more comes before them and does not count.
+const OVERHEAD_SAMPLES: usize = 7;
 
 /// What was measured of one piece of work at one point.
 #[derive(Debug, Clone)]
@@ -42,6 +41,8 @@ struct Timed {
     point: Point,
     /// Samples of each stage.
     stages: Vec<Vec<f64>>,
+    /// Seconds of what grows more slowly than the work, stage by stage.
+    overhead: Vec<f64>,
 }
 
 /// What was found out at one point beside times.
@@ -59,8 +60,6 @@ struct Checked {
 struct Evidence {
     checked: Vec<Checked>,
     timed: Vec<Timed>,
-    /// Seconds of a call without work, by work and stage.
-    overhead: Vec<(Work, Vec<f64>)>,
     clock: Clock,
 }
 
@@ -95,15 +94,20 @@ fn gather<T: Element + Drawable>(plan: &Plan, progress: &Progress) -> Result<Evi
             inputs.push(Inputs::draw(square, Some(mask), plan.seed));
         }
     }
-    let overhead = overhead::<T>(&tasks, threads);
     let mut bench = Bench::new(inputs, tasks, threads, progress);
     let schedule = Schedule { budget: plan.budget, seed: plan.seed };
     let tasks = bench.tasks.len();
+    let overhead: Vec<Vec<f64>> = (0..tasks).map(|task| overhead(&mut bench, task)).collect();
     let samples = measure(&mut bench, tasks, schedule);
-    let timed = (bench.tasks.iter().zip(samples))
-        .map(|(task, stages)| Timed { work: task.work, point: bench.inputs[task.inputs].point, stages })
+    let timed = (bench.tasks.iter().zip(samples).zip(overhead))
+        .map(|((task, stages), overhead)| Timed {
+            work: task.work,
+            point: bench.inputs[task.inputs].point,
+            stages,
+            overhead,
+        })
         .collect();
-    Ok(Evidence { checked, timed, overhead, clock: Clock::of(threads) })
+    Ok(Evidence { checked, timed, clock: Clock::of(threads) })
 }
 
 fn tasks_of(plan: &Plan, inputs: usize) -> impl Iterator<Item = Task> + '_ {
@@ -133,27 +137,12 @@ fn check<T: Element + Drawable>(plan: &Plan, inputs: &Inputs<T>, threads: Thread
     Ok(Checked { point: inputs.point, counts, bytes, outputs })
 }
 
-/// Medians of the seconds that a call takes when there is next to nothing to do, for each kind of work among the tasks.
-fn overhead<T: Element + Drawable>(tasks: &[Task], threads: Threads) -> Vec<(Work, Vec<f64>)> {
-    let mut works: Vec<Work> = Vec::new();
-    for task in tasks {
-        if !works.contains(&task.work) {
-            works.push(task.work);
-        }
-    }
-    let silent = Progress::silent();
-    let inputs = vec![Inputs::<T>::draw(Point { n: 1, m: 1, d_k: 1, d_v: 1 }, None, 0)];
-    let tasks: Vec<Task> = works.iter().map(|&work| Task { work, inputs: 0 }).collect();
-    let mut bench = Bench::new(inputs, tasks, threads, &silent);
-    let mut of_work = |(index, work): (usize, &Work)| {
-        let samples: Vec<Vec<f64>> =
-            (0..OVERHEAD_SAMPLES).map(|_| timing::Laboratory::run(&mut bench, index, OVERHEAD_CALLS)).collect();
-        let stages = samples.first().map_or(0, Vec::len);
-        let middle = |stage: usize| {
-            let seconds: Vec<f64> = samples.iter().map(|sample| sample[stage]).collect();
-            median(&seconds, INTERVAL_ERROR).map_or(0.0, |found| found.median)
-        };
-        (*work, (0..stages).map(middle).collect())
+/// Medians of the seconds that the edges of a task take, stage by stage: all queries with one key, and one query with all keys.
+fn overhead<T: Element + Drawable>(bench: &mut Bench<T>, task: usize) -> Vec<f64> {
+    let samples: Vec<Vec<f64>> = (0..=OVERHEAD_SAMPLES).map(|_| bench.run_edges(task)).skip(1).collect();
+    let middle = |stage: usize| {
+        let seconds: Vec<f64> = samples.iter().map(|sample| sample[stage]).collect();
+        median(&seconds, INTERVAL_ERROR).map_or(0.0, |found| found.median)
     };
-    works.iter().enumerate().map(&mut of_work).collect()
+    (0..samples[0].len()).map(middle).collect()
 }

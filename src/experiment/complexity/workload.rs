@@ -57,6 +57,17 @@ impl<T: Element + Drawable> Inputs<T> {
         AttentionInputs { queries, keys, values, shape: AttentionShape { queries: 1, ..shape } }
     }
 
+    /// The first queries and keys alone.
+    fn first(&self, queries: usize, keys: usize) -> AttentionInputs<'_, T> {
+        let AttentionShape { d_k, d_v, .. } = self.all().shape;
+        AttentionInputs {
+            queries: &self.queries[..queries * d_k],
+            keys: &self.keys[..keys * d_k],
+            values: &self.values[..keys * d_v],
+            shape: AttentionShape { queries, keys, d_k, d_v },
+        }
+    }
+
     /// The same, as the checks want them.
     pub fn to_check(&self) -> agreement::Inputs<'_, T> {
         agreement::Inputs {
@@ -143,22 +154,46 @@ impl<'a, T: Element + Drawable> Bench<'a, T> {
         }
     }
 
-    fn stages(&mut self, inputs: usize, calls: usize) -> Vec<f64> {
+    /// The edges of a task, added up: its queries with the first key alone, and one query with its keys (for a single query, which has
+    /// no more than that to do, with the first key).
+    pub fn run_edges(&mut self, task: usize) -> Vec<f64> {
+        let Task { work, inputs } = self.tasks[task];
+        let Point { n, m, .. } = self.inputs[inputs].point;
+        let edges = if work == Work::CachedToken { vec![(1, 1)] } else { vec![(n, 1), (1, m)] };
+        let times: Vec<Vec<f64>> = edges.into_iter().map(|part| self.time(work, inputs, Some(part), 1)).collect();
+        (0..times[0].len()).map(|stage| times.iter().map(|edge| edge[stage]).sum()).collect()
+    }
+
+    /// Seconds of one call, stage by stage; of the first queries and keys only, without a mask, where `part` says how many.
+    fn time(&mut self, work: Work, inputs: usize, part: Option<(usize, usize)>, calls: usize) -> Vec<f64> {
         let inputs = &self.inputs[inputs];
-        let (all, threads) = (inputs.all(), self.threads);
-        let Point { n, m, d_v, .. } = inputs.point;
-        self.logits.resize(self.logits.len().max(n * m), T::default());
-        self.output.resize(self.output.len().max(n * d_v), T::default());
-        let (logits, output) = (&mut self.logits[..n * m], &mut self.output[..n * d_v]);
+        let scale = inputs.scale();
+        let (operands, mask) = match (part, work) {
+            (Some((queries, keys)), _) => (inputs.first(queries, keys), None),
+            (None, Work::CachedToken) => (inputs.last_query(), None),
+            (None, _) => (inputs.all(), inputs.mask.as_ref()),
+        };
+        let (clock, threads, set) = (self.clock, self.threads, self.set);
+        if work != Work::Materialised {
+            let start = clock.seconds();
+            for _ in 0..calls {
+                streaming_attention_into(operands, scale, mask, threads, &mut self.workspace, &mut self.result);
+            }
+            return vec![(clock.seconds() - start) / calls as f64];
+        }
+        let shape = operands.shape;
+        let (cells, numbers) = (shape.queries * shape.keys, shape.queries * shape.d_v);
+        self.logits.resize(self.logits.len().max(cells), T::default());
+        self.output.resize(self.output.len().max(numbers), T::default());
+        let (logits, output) = (&mut self.logits[..cells], &mut self.output[..numbers]);
         let mut seconds = [0.0; 3];
-        let clock = self.clock;
         for _ in 0..calls {
             let start = clock.seconds();
-            qk(self.set, all, threads, logits);
+            qk(set, operands, threads, logits);
             let logits_known = clock.seconds();
-            scale_softmax(self.set, all.shape, inputs.scale(), inputs.mask.as_ref(), threads, logits);
+            scale_softmax(set, shape, scale, mask, threads, logits);
             let weights_known = clock.seconds();
-            pv(self.set, logits, all.values, all.shape, threads, output);
+            pv(set, logits, operands.values, shape, threads, output);
             let end = clock.seconds();
             seconds[0] += logits_known - start;
             seconds[1] += weights_known - logits_known;
@@ -167,29 +202,12 @@ impl<'a, T: Element + Drawable> Bench<'a, T> {
         let [qk, scale_softmax, pv] = seconds.map(|seconds| seconds / calls as f64);
         vec![qk, scale_softmax, pv, qk + scale_softmax + pv]
     }
-
-    fn streaming(&mut self, inputs: usize, calls: usize, work: Work) -> Vec<f64> {
-        let inputs = &self.inputs[inputs];
-        let (operands, mask) = match work {
-            Work::CachedToken => (inputs.last_query(), None),
-            _ => (inputs.all(), inputs.mask.as_ref()),
-        };
-        let start = self.clock.seconds();
-        for _ in 0..calls {
-            let (workspace, result) = (&mut self.workspace, &mut self.result);
-            streaming_attention_into(operands, inputs.scale(), mask, self.threads, workspace, result);
-        }
-        vec![(self.clock.seconds() - start) / calls as f64]
-    }
 }
 
 impl<T: Element + Drawable> Laboratory for Bench<'_, T> {
     fn run(&mut self, task: usize, calls: usize) -> Vec<f64> {
         let Task { work, inputs } = self.tasks[task];
-        match work {
-            Work::Materialised => self.stages(inputs, calls),
-            Work::Streaming | Work::CachedToken | Work::RecomputedToken => self.streaming(inputs, calls, work),
-        }
+        self.time(work, inputs, None, calls)
     }
 
     fn now(&self) -> f64 {
