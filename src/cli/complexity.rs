@@ -23,7 +23,7 @@ pub struct ComplexityArguments {
         short = 'n',
         long,
         value_name = "LIST",
-        default_value = "256,384,512,768,1024,1536,2048",
+        default_value = "512,768,1024,1536,2048",
         help_heading = "Sizes",
         allow_hyphen_values = true
     )]
@@ -37,7 +37,7 @@ pub struct ComplexityArguments {
     #[arg(
         long,
         value_name = "LIST",
-        default_value = "16,24,32,48,64,96,128",
+        default_value = "32,64,96,128",
         help_heading = "Sizes",
         allow_hyphen_values = true
     )]

@@ -32,7 +32,7 @@ use timing::{INTERVAL_ERROR, Schedule, measure};
 use workload::{Bench, Inputs, Task, Work};
 
 /// Samples of the overhead; one more comes before them and does not count.
-const OVERHEAD_SAMPLES: usize = 7;
+const OVERHEAD_SAMPLES: usize = 5;
 
 /// What was measured of one piece of work at one point.
 #[derive(Debug, Clone)]
@@ -137,12 +137,12 @@ fn check<T: Element + Drawable>(plan: &Plan, inputs: &Inputs<T>, threads: Thread
     Ok(Checked { point: inputs.point, counts, bytes, outputs })
 }
 
-/// Medians of the seconds that the edges of a task take, stage by stage: all queries with one key, and one query with all keys.
+/// Medians of what a task takes beside its cells, stage by stage ([`Bench::run_edges`]); at least 0.
 fn overhead<T: Element + Drawable>(bench: &mut Bench<T>, task: usize) -> Vec<f64> {
     let samples: Vec<Vec<f64>> = (0..=OVERHEAD_SAMPLES).map(|_| bench.run_edges(task)).skip(1).collect();
     let middle = |stage: usize| {
         let seconds: Vec<f64> = samples.iter().map(|sample| sample[stage]).collect();
-        median(&seconds, INTERVAL_ERROR).map_or(0.0, |found| found.median)
+        median(&seconds, INTERVAL_ERROR).map_or(0.0, |found| found.median.max(0.0))
     };
     (0..samples[0].len()).map(middle).collect()
 }

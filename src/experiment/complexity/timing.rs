@@ -9,7 +9,7 @@ use crate::sampling::parameter_point;
 use crate::statistics::median;
 
 /// Seconds that one sample takes at least.
-pub const SHORTEST_SAMPLE: f64 = 5e-3;
+pub const SHORTEST_SAMPLE: f64 = 2e-3;
 /// Samples of a task before it may rest.
 pub const FEWEST_SAMPLES: usize = 11;
 /// A task rests when half the width of its 95 % limits is below this share of the median, at every stage.
@@ -148,7 +148,7 @@ mod tests {
     fn short_tasks_are_called_many_times_in_a_sample() {
         let mut laboratory = made(&[1e-6, 1.0], 0.0);
         measure(&mut laboratory, 2, Schedule { budget: 1e3, seed: 3 });
-        assert!(laboratory.runs[2..].iter().all(|&(task, calls)| calls == if task == 0 { 5000 } else { 1 }));
+        assert!(laboratory.runs[2..].iter().all(|&(task, calls)| calls == if task == 0 { 2000 } else { 1 }));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub struct CostRow {
     pub operations_per_second: Option<f64>,
     /// What the exponent is of: `n` or `d_k`.
     pub exponent_of: Option<String>,
-    /// Fitted exponent of the time.
+    /// Fitted exponent of the time less what it takes beside the cells.
     #[serde(serialize_with = "finite_or_null")]
     pub exponent: Option<f64>,
     /// Lower 95 % limit.

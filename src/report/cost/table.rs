@@ -49,10 +49,9 @@ pub fn write_table(rows: &[CostRow], closing: &Closing, layout: &Layout, mut out
                 lines = lay_out(&columns);
             }
         }
-        let in_groups = cells.windows(2).any(|pair| pair[0][0] == pair[1][0]);
         let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         for (index, line) in lines.iter().enumerate() {
-            let gap = in_groups && index > 1 && cells[index - 1][0] != cells[index - 2][0];
+            let gap = index > 1 && starts_group(&cells, index - 1);
             let before = if index == 0 || gap { "\n" } else { "" };
             writeln!(output, "{before}{line}")?;
             if index == 0 {
@@ -65,6 +64,13 @@ pub fn write_table(rows: &[CostRow], closing: &Closing, layout: &Layout, mut out
         write!(output, "\n{}", paragraph(remark, layout.width))?;
     }
     output.flush()
+}
+
+/// Whether a gap belongs before this line: its first cell is another than the one before, and either stands in several lines.
+fn starts_group(cells: &[Vec<String>], index: usize) -> bool {
+    let same =
+        |one: usize, other: usize| cells.get(one).zip(cells.get(other)).is_some_and(|(one, other)| one[0] == other[0]);
+    !same(index, index - 1) && (same(index, index + 1) || (index > 1 && same(index - 1, index - 2)))
 }
 
 /// Writes the rows as GitHub tables.
