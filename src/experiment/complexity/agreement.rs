@@ -201,7 +201,7 @@ mod tests {
         assert!(between(&inputs, &right, &right.clone()).is_explained());
         let faults = [
             run(&drawn, 0.3, Some(&mask("causal"))),
-            run(&drawn, 0.3, Some(&mask("causal@bottom-right+padding:66"))),
+            run(&drawn, 0.3, Some(&mask("causal+padding:66@bottom-right"))),
             run(&drawn, 0.3, Some(&mask("window:60@bottom-right"))),
             run(&drawn, 0.301, Some(&mask_used)),
             run(&drawn, 1.0, Some(&mask_used)),

@@ -58,27 +58,25 @@ impl Exponent {
 /// The sizes in which the work dominates the overhead.
 ///
 /// The work is judged by its count at the best rate of the sweep and not by its own time, so that a slow sample does not decide whether it
-/// is used. Sizes without limits are left out.
+/// is used.
 pub fn dominated_by_work(sizes: &[Size]) -> Vec<Size> {
     let rate = sizes.iter().map(|size| size.operations / size.time.median).fold(0.0, f64::max);
-    let enough = |size: &&Size| {
-        size.operations / rate >= DOMINANCE * size.overhead
-            && size.time.median > size.overhead
-            && size.time.low.is_some()
-            && size.time.high.is_some()
-    };
+    let enough = |size: &&Size| size.operations / rate >= DOMINANCE * size.overhead && size.time.median > size.overhead;
     sizes.iter().filter(enough).copied().collect()
 }
 
-/// Fits ln(seconds − overhead) on ln(x), each median weighted by its limits; None without two different sizes.
+/// Fits ln(seconds − overhead) on ln(x), each median weighted by its limits, or all alike where one has none (fewer than 6 samples); None
+/// without two different sizes.
 ///
 /// Times scatter about a power of x by more than their limits say: caches fill, kernels reach their stride. So the standard error is
 /// multiplied by √(χ²/(k − 2)) of the k residuals where that is above 1 (Birge 1932), and the limits are Student's with k − 2 degrees
 /// of freedom.
 pub fn fit(sizes: &[Size]) -> Option<Exponent> {
     let work = |size: &Size| size.time.median - size.overhead;
+    let width = |size: &Size| size.time.high.zip(size.time.low).map(|(high, low)| high - low);
+    let all_known = sizes.iter().all(|size| width(size).is_some());
     let weight = |size: &Size| {
-        let width = size.time.high.zip(size.time.low).map_or(0.0, |(high, low)| high - low);
+        let width = width(size).filter(|_| all_known).unwrap_or(0.0);
         (width / (2.0 * HALF_WIDTH * work(size))).clamp(LEAST_ERROR, 0.9)
     };
     // log_fit takes y for an unbiased mean and adds cv²/2 to its logarithm; the logarithm of a median needs nothing.
@@ -147,6 +145,20 @@ mod tests {
     }
 
     #[test]
+    fn sizes_without_limits_are_weighted_alike_and_the_scatter_gives_the_limits() {
+        // One wide size would hardly count by its limits; without them it counts as the others: by hand the plain least-squares
+        // slope of residuals (+r, 0, 0, 0) at ln x = 0, 1, 2, 3 times ln 2 is 2 − 1.5·r/(5·ln 2).
+        let unknown = MedianInterval { median: 0.0, low: None, high: None };
+        let sizes: Vec<Size> = [(1.0f64, 0.1f64), (2.0, 0.0), (4.0, 0.0), (8.0, 0.0)]
+            .map(|(x, r)| size(x, x * x, 1e-3 * x * x * r.exp()))
+            .map(|size| Size { time: MedianInterval { median: size.time.median, ..unknown }, ..size })
+            .to_vec();
+        let found = fit(&sizes).expect("a fit");
+        assert!((found.exponent - (2.0 - 0.15 / (5.0 * 2f64.ln()))).abs() < 1e-9, "{found:?}");
+        assert!(found.limits.is_some());
+    }
+
+    #[test]
     fn two_sizes_have_an_exponent_but_no_limits_and_one_has_none() {
         let sizes = [size(2.0, 4.0, 4.0), size(4.0, 16.0, 16.0)];
         let found = fit(&sizes).expect("a fit");
@@ -161,8 +173,8 @@ mod tests {
             .map(|size| Size { overhead: 1e-6, ..size });
         let kept: Vec<f64> = dominated_by_work(&sizes).iter().map(|size| size.x).collect();
         assert_eq!(kept, [2.0, 3.0]);
-        let without = Size { time: MedianInterval { low: None, ..sizes[2].time }, ..sizes[2] };
-        assert!(dominated_by_work(&[without]).is_empty());
+        let swallowed = Size { overhead: 2e-5, operations: 1e9, ..sizes[1] };
+        assert!(dominated_by_work(&[swallowed]).is_empty(), "nothing is left of a time that is all overhead");
     }
 
     #[test]

@@ -70,8 +70,8 @@ fn seen(plan: &Plan, rows: &[CostRow]) -> String {
     }
     if let Some(outside) = those(Some(false)) {
         parts.push(format!(
-            "Not seen {outside}. Counts can be right where times are not: an exponential takes longer than an addition, a short row \
-             longer per operation than a long one, memory longer than a cache."
+            "Not seen {outside}. Counts can be right where times are not: reading and writing the n·m logits takes as long \
+             whatever d_k is, an exponential longer than an addition, memory longer than a cache."
         ));
     }
     if let Some(open) = those(None) {

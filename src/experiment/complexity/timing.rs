@@ -3,7 +3,7 @@
 //! Times on a shared machine drift and scatter to one side. So every task is run once before it counts (memory touched, caches and
 //! clock warm), then round by round, each round in another order drawn from the seed: drift hits all sizes alike. A sample is as many calls
 //! as fill [`SHORTEST_SAMPLE`], so that the clock's resolution and the caches that the task before left cold play no part. What is reported is the median, with limits from the
-//! order statistics. A task rests once its limits are narrow; the run ends when all rest or the budget is spent.
+//! order statistics (at least 6 samples). A task rests once its limits are narrow; the run ends when all rest or the budget is spent.
 
 use crate::sampling::parameter_point;
 use crate::statistics::median;
@@ -148,7 +148,12 @@ mod tests {
     fn short_tasks_are_called_many_times_in_a_sample() {
         let mut laboratory = made(&[1e-6, 1.0], 0.0);
         measure(&mut laboratory, 2, Schedule { budget: 1e3, seed: 3 });
-        assert!(laboratory.runs[2..].iter().all(|&(task, calls)| calls == if task == 0 { 2000 } else { 1 }));
+        // 2 ms of 1 µs each; the division may round up to one more.
+        let (short, long): (Vec<_>, Vec<_>) = laboratory.runs[2..].iter().partition(|&&(task, _)| task == 0);
+        assert!(
+            short.iter().all(|&&(_, calls)| calls == 2000 || calls == 2001)
+                && long.iter().all(|&&(_, calls)| calls == 1)
+        );
     }
 
     #[test]

@@ -218,7 +218,7 @@ fn legend(picture: &mut Picture, rows: &[CostRow], names: &[Name]) {
             picture.text((x, y), text, 15.0, Anchor::Left, INK);
         }
     }
-    let words = "medians with 95 % limits; lines: fits over the sizes in which work dominates overhead";
+    let words = "medians with 95 % limits; lines: fits to the time less its overhead, where the work dominates";
     picture.text((20.0, y(names.len() + 1) + 8.0), words, 14.0, Anchor::Left, FAINT);
 }
 
