@@ -357,5 +357,6 @@ impl Table<'_> {
 
 /// The exponent of the counts over all sizes, where no time could be fitted.
 fn expected_of_all(sizes: &[Size]) -> Option<f64> {
-    growth::fit(sizes).map(|fit| fit.expected)
+    let counts: Vec<Size> = sizes.iter().map(|size| Size { overhead: 0.0, ..*size }).collect();
+    growth::fit(&counts).map(|fit| fit.expected)
 }
