@@ -44,7 +44,11 @@ fn law(plan: &Plan) -> String {
         Some(_) => "for each cell that the mask shows".to_string(),
         None => format!("for each of the n·{keys} cells"),
     };
-    let order = if plan.keys.is_some() { "O(n·m·d_k)" } else { "O(n²·d_k)" };
+    let order = match (&plan.rule, plan.keys) {
+        (Some(_), _) => "O(d_k) a cell",
+        (None, Some(_)) => "O(n·m·d_k)",
+        (None, None) => "O(n²·d_k)",
+    };
     format!(
         "The law: {cells} QKᵀ takes 2·d_k operations, scale and softmax 6, PV 2·d_v; in all {order} for d_v = d_k (one multiply and one \
          add are two operations)."
