@@ -118,7 +118,7 @@ fn long_sequences_need_n_m_numbers_materialised_and_n_d_streaming() {
     // 2048² numbers of 4 bytes; what else there is (packed operands, the output) grows as n·d and is below a quarter of it.
     let logits = 4.0 * 2048.0 * 2048.0;
     assert!((1.0..1.25).contains(&(bytes("materialised", "2048") / logits)));
-    assert!(bytes("materialised", "2048") / bytes("materialised", "1024") > 3.6);
+    assert!(bytes("materialised", "2048") / bytes("materialised", "1024") > 3.0);
     assert!(bytes("streaming", "2048") / bytes("streaming", "1024") < 2.2);
     assert!(bytes("streaming", "2048") < logits / 10.0);
 }
