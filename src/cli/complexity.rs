@@ -37,7 +37,7 @@ pub struct ComplexityArguments {
     #[arg(
         long,
         value_name = "LIST",
-        default_value = "32,64,96,128",
+        default_value = "64,128,256,512",
         help_heading = "Sizes",
         allow_hyphen_values = true
     )]

@@ -210,7 +210,7 @@ fn wrong_options_are_one_line_with_flag_value_and_rule() {
         (&["--layer", "--heads", "8", "--kv-heads", "3"], "--kv-heads 3: must divide --heads 8"),
         (&["--time-budget", "0s"], "--time-budget 0s: must be a time above 0"),
         (&["--keys", "5,7"], "--keys 5,7: must be one number"),
-        (&["-n", "4000000000"], "--queries 4000000000 --dk 32,64,96,128: these sizes need"),
+        (&["-n", "4000000000"], "--queries 4000000000 --dk 64,128,256,512: these sizes need"),
     ];
     for (arguments, message) in cases {
         let output = attn(arguments);
