@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Counts what is allocated: `attn complexity` reports peak memory.
+#[global_allocator]
+static ALLOCATOR: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
+
 fn main() -> ExitCode {
     attn::cli::run(std::env::args_os())
 }

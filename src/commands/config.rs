@@ -100,29 +100,42 @@ impl Config {
             scales: option("--scale", &typed.scale, scales)?,
             precision: option("--precision", &typed.precision, str::parse)?,
             seed: option("--seed", &typed.seed, parse::seed)?,
-            threads: (typed.threads.as_deref())
-                .map(|text| option("--threads", text, |text| parse::count(text, MOST_THREADS)))
-                .transpose()?
-                .map(|threads| threads as usize),
+            threads: threads(typed.threads.as_deref())?,
             shard: shard.map(|(index, of)| Shard { index, of }),
-            format: Format::choose(
-                (typed.format.as_deref())
-                    .map(|text| {
-                        option("--format", text, |text| text.parse().map_err(|rule: FormatError| rule.to_string()))
-                    })
-                    .transpose()?,
-                output.as_deref(),
-                std::io::stdout().is_terminal(),
-            )?,
+            format: format(typed.format.as_deref(), output.as_deref())?,
             output,
             per_trial: typed.per_trial.as_deref().map(PathBuf::from),
             plot: typed.plot.as_deref().map(PathBuf::from),
             quiet: typed.quiet,
         };
-        config.refuse_standard_output_for_further_results()?;
-        config.refuse_one_file_for_two_results()?;
-        config.plot.as_deref().map(PictureFormat::of_path).transpose()?;
+        config.targets().check()?;
         Ok(config)
+    }
+
+    /// Where the results go.
+    pub fn targets(&self) -> Targets {
+        Targets { output: self.output.clone(), plot: self.plot.clone(), per_trial: self.per_trial.clone() }
+    }
+}
+
+/// The files that results go to.
+#[derive(Debug, Clone, Default)]
+pub struct Targets {
+    /// Where the rows go; `None` is stdout.
+    pub output: Option<PathBuf>,
+    /// Where the picture goes.
+    pub plot: Option<PathBuf>,
+    /// Where one row per trial goes.
+    pub per_trial: Option<PathBuf>,
+}
+
+impl Targets {
+    /// No two results in one place, and a picture of a type that is known.
+    pub(super) fn check(&self) -> Result<()> {
+        self.refuse_standard_output_for_further_results()?;
+        self.refuse_one_file_for_two_results()?;
+        self.plot.as_deref().map(PictureFormat::of_path).transpose()?;
+        Ok(())
     }
 
     /// Standard output holds the rows; `-` would otherwise be the name of a file.
@@ -162,6 +175,18 @@ fn file_meant(path: &Path) -> PathBuf {
 /// Reads one option; an error is `--option value: rule`.
 pub(super) fn option<T>(name: &str, text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T> {
     read(text).map_err(|rule| anyhow!("{rule}")).with_context(|| format!("{name} {}", shown(text)))
+}
+
+/// Number of threads, where one was typed.
+pub(super) fn threads(typed: Option<&str>) -> Result<Option<usize>> {
+    let read = |text: &str| option("--threads", text, |text| parse::count(text, MOST_THREADS));
+    Ok(typed.map(read).transpose()?.map(|threads| threads as usize))
+}
+
+/// The form of the rows.
+pub(super) fn format(typed: Option<&str>, output: Option<&Path>) -> Result<Format> {
+    let read = |text: &str| option("--format", text, |text| text.parse().map_err(|rule: FormatError| rule.to_string()));
+    Ok(Format::choose(typed.map(read).transpose()?, output, std::io::stdout().is_terminal())?)
 }
 
 /// A value as the error shows it: an empty one must still be seen.

@@ -6,14 +6,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::ExitStatus;
-use super::config::Config;
+use super::config::{Config, Targets};
 use crate::report::json::Run;
 use crate::report::plot::{Picture, PictureFormat};
 use crate::report::table::{Colour, Layout, paragraph};
 use crate::report::{self, AtomicFile, Format, Row, Verdict, stdout};
 
 /// Columns of text of a table in a file.
-const FILE_WIDTH: usize = 100;
+pub(super) const FILE_WIDTH: usize = 100;
 
 /// What was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +37,21 @@ impl Destinations {
     /// # Errors
     /// When a file cannot be written there.
     pub fn open(config: &Config) -> Result<Self> {
+        Self::open_targets(&config.targets())
+    }
+
+    /// As [`Destinations::open`], for a subcommand with options of its own.
+    ///
+    /// # Errors
+    /// When a file cannot be written there.
+    pub fn open_targets(targets: &Targets) -> Result<Self> {
         let open = |name: &str, path: Option<&Path>| {
             path.map(AtomicFile::create).transpose().with_context(|| name.to_string())
         };
         Ok(Self {
-            output: open("--output", config.output.as_deref())?,
-            plot: open("--plot", config.plot.as_deref())?,
-            per_trial: open("--per-trial", config.per_trial.as_deref())?,
+            output: open("--output", targets.output.as_deref())?,
+            plot: open("--plot", targets.plot.as_deref())?,
+            per_trial: open("--per-trial", targets.per_trial.as_deref())?,
         })
     }
 
@@ -66,7 +74,7 @@ impl Destinations {
     /// # Errors
     /// When a file cannot be written; those not yet named are then not there.
     pub fn deliver(
-        mut self,
+        self,
         command: &str,
         invocation: &str,
         config: &Config,
@@ -82,14 +90,27 @@ impl Destinations {
             remarks: remarks.to_vec(),
         };
         let render = |output: &mut dyn Write, terminal: bool| render(&run, rows, remarks, config, terminal, output);
+        self.deliver_rendered(&config.targets(), || picture(rows), render)
+    }
+
+    /// As [`Destinations::deliver`], for rows of any shape: `render` writes them, for a terminal where it is told `true`.
+    ///
+    /// # Errors
+    /// When a file cannot be written; those not yet named are then not there.
+    pub fn deliver_rendered(
+        mut self,
+        targets: &Targets,
+        picture: impl FnOnce() -> Option<Picture>,
+        render: impl Fn(&mut dyn Write, bool) -> io::Result<()>,
+    ) -> Result<Delivered> {
         // A result that cannot be drawn is a result all the same.
-        let picture = self.plot.as_ref().and_then(|_| picture(rows));
+        let picture = self.plot.as_ref().and_then(|_| picture());
         let undrawable = self.plot.is_some() && picture.is_none();
         if undrawable {
             self.plot = None;
         }
         if let (Some(file), Some(picture)) = (&mut self.plot, &picture) {
-            let path = config.plot.as_deref().context("a plot has a path")?;
+            let path = targets.plot.as_deref().context("a plot has a path")?;
             picture.write(PictureFormat::of_path(path)?, file).context("--plot")?;
         }
         if let Some(file) = &mut self.output {
@@ -98,7 +119,7 @@ impl Destinations {
         for (name, file) in [("--plot", self.plot), ("--per-trial", self.per_trial), ("--output", self.output)] {
             file.map(AtomicFile::commit).transpose().context(name)?;
         }
-        if config.output.is_none() {
+        if targets.output.is_none() {
             stdout::print(|output| render(output, true))?;
         }
         Ok(if undrawable { Delivered::WithoutPicture } else { Delivered::Whole })

@@ -1,5 +1,6 @@
 //! One file per subcommand: arguments → checked configuration → experiment → report. No mathematics here.
 
+pub mod complexity;
 pub mod config;
 pub mod deliver;
 pub mod mask;

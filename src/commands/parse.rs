@@ -42,6 +42,25 @@ pub fn sizes(text: &str) -> Result<Vec<usize>, String> {
     if distinct.len() > LONGEST_LIST { Err(format!("at most {LONGEST_LIST} sizes")) } else { Ok(distinct) }
 }
 
+/// One size where a list makes no sense.
+pub fn one_size(text: &str) -> Result<usize, String> {
+    match sizes(text)?.as_slice() {
+        [size] => Ok(*size),
+        _ => Err("must be one number, not a list".to_string()),
+    }
+}
+
+/// A time in seconds: `10s`, `2m`, `500ms`, or a number of seconds; above 0, at most a day.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    let read = |(unit, factor): (&str, f64)| Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor);
+    match units.into_iter().find_map(read) {
+        Some(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        _ => Err("must be a time above 0 and at most a day, for example 10s, 2m or 500ms".to_string()),
+    }
+}
+
 /// One size: a whole number ≥ 1.
 fn size(text: &str) -> Result<usize, String> {
     let text = text.trim();
@@ -178,6 +197,19 @@ mod tests {
             assert!(count(wrong, 1_000_000_000).is_err(), "{wrong}");
         }
         assert!(finite("nan").is_err() && finite("inf").is_err() && finite("-2.5") == Ok(-2.5));
+    }
+
+    #[test]
+    fn times_are_read_in_their_units() {
+        let cases = [("10s", 10.0), ("2m", 120.0), ("500ms", 0.5), ("0.25", 0.25), ("1h", 3600.0), (" 3 s ", 3.0)];
+        for (text, expected) in cases {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for wrong in ["0s", "-1s", "nan", "inf", "", "s", "10 days", "25h"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(one_size("17"), Ok(17));
+        assert!(one_size("3,5").is_err() && one_size("0").is_err());
     }
 
     #[test]

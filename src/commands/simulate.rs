@@ -165,17 +165,24 @@ fn note(config: &Config, trials: &[u64]) {
 
 /// Refuses sizes whose Q and K no memory here holds.
 fn refuse_impossible_memory<E: Experiment>(experiment: &E, threads: usize) -> Result<()> {
-    let Some(memory) = memory_of_this_machine() else { return Ok(()) };
     let Sizes { d_k, queries, keys } = experiment.sizes();
     let needed = experiment.bytes() * if engine::is_large(experiment) { 1.0 } else { threads as f64 };
-    if needed > memory {
-        bail!(
-            "--queries {queries} --keys {keys} --dk {d_k}: Q and K need {:.3} GB, this machine has {:.3} GB",
-            needed / 1e9,
-            memory / 1e9
-        );
+    refuse_more_than_memory(needed, || format!("--queries {queries} --keys {keys} --dk {d_k}"))
+}
+
+/// Refuses what no memory here holds; `sizes` names the options that ask for it.
+pub(super) fn refuse_more_than_memory(needed: f64, sizes: impl Fn() -> String) -> Result<()> {
+    match memory_of_this_machine() {
+        Some(memory) if needed > memory => {
+            bail!("{}: these sizes need {:.3} GB, this machine has {:.3} GB", sizes(), needed / 1e9, memory / 1e9)
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// One line for what is not as asked but no error.
+pub(super) fn warn(text: &str) {
+    eprintln!("attn: warning: {text}");
 }
 
 /// Bytes of memory, where the system tells.

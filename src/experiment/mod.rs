@@ -9,6 +9,7 @@
 
 pub mod calibration;
 mod claim;
+pub mod complexity;
 mod draw;
 pub mod engine;
 pub mod judge;

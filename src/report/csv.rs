@@ -1,16 +1,17 @@
-//! The tidy CSV: one line per row, columns of [`COLUMNS`] in order, every number written so that it reads back exactly.
+//! The tidy CSV: one line per row, columns of [`Record::COLUMNS`] in order, every number written so that it reads back exactly.
 
 use std::io::{self, Read, Write};
 
+use super::record::Record;
 use super::row::{COLUMNS, Row};
 
 /// Writes the header and one record per row (RFC 4180 quoting where needed, `\n` line ends, UTF-8).
 ///
 /// # Errors
 /// Those of `output`, with their kind.
-pub fn write(rows: &[Row], output: impl Write) -> io::Result<()> {
+pub fn write<R: Record>(rows: &[R], output: impl Write) -> io::Result<()> {
     let mut writer = ::csv::Writer::from_writer(output);
-    writer.write_record(COLUMNS).map_err(to_io)?;
+    writer.write_record(R::COLUMNS).map_err(to_io)?;
     for row in rows {
         writer.write_record(row.fields()).map_err(to_io)?;
     }
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn a_write_error_keeps_its_kind() {
         for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::StorageFull] {
-            assert_eq!(write(&[], Broken(kind)).expect_err("cannot be written").kind(), kind);
+            assert_eq!(write::<Row>(&[], Broken(kind)).expect_err("cannot be written").kind(), kind);
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::row::Row;
+use super::record::Record;
 
 /// A run: what stands beside the rows in JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -22,14 +22,14 @@ pub struct Run {
 }
 
 /// Writes `{"command", "invocation", "version", "seed", "remarks": [...], "rows": [...]}`, one row a line so that two files can be compared by `diff`.
-/// A row has the CSV columns and `test`; missing is `null`. A file always ends with a line break.
+/// A row has the CSV columns (and `test`, where it has one); missing is `null`. A file always ends with a line break.
 ///
 /// Numbers are the shortest text that reads back exactly in a correct reader (Python, R and browsers; in Rust, serde_json needs its
 /// feature `float_roundtrip`). Seeds above 2^53 are exact in the text, but not for readers that hold integers as floating point.
 ///
 /// # Errors
 /// Those of `output`, with their kind.
-pub fn write(run: &Run, rows: &[Row], mut output: impl Write) -> io::Result<()> {
+pub fn write<R: Record>(run: &Run, rows: &[R], mut output: impl Write) -> io::Result<()> {
     let text = |value: &str| serde_json::to_string(value).map_err(io::Error::from);
     let seed = serde_json::to_string(&run.seed).map_err(io::Error::from)?;
     writeln!(output, "{{\n  \"command\": {},", text(&run.command)?)?;
@@ -63,7 +63,7 @@ pub fn invocation<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::row::{COLUMNS, TheoryKind, Verdict};
+    use crate::report::row::{COLUMNS, Row, TheoryKind, Verdict};
     use serde_json::Value;
 
     fn run() -> Run {

@@ -10,8 +10,9 @@ use super::table::theory_text;
 /// Columns of which a row has a text only in some runs: left out where every row is empty there.
 type Column = (&'static str, Alignment, fn(&Row) -> String);
 
-#[derive(Clone, Copy, PartialEq)]
-enum Alignment {
+/// On which side the texts of a column stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alignment {
     Left,
     Right,
 }
@@ -55,26 +56,34 @@ fn count(value: Option<u64>) -> String {
 /// # Errors
 /// Those of `output`.
 pub fn write(rows: &[Row], false_alarm: Option<f64>, mut output: impl Write) -> io::Result<()> {
+    let headings: Vec<(&str, Alignment)> = TABLE.iter().map(|column| (column.0, column.1)).collect();
     let cells: Vec<Vec<String>> = rows.iter().map(|row| TABLE.iter().map(|column| (column.2)(row)).collect()).collect();
-    let shown: Vec<usize> = (0..TABLE.len()).filter(|&index| cells.iter().any(|row| !row[index].is_empty())).collect();
-    if !shown.is_empty() {
-        let line = |texts: Vec<&str>| format!("| {} |\n", texts.join(" | "));
-        output.write_all(line(shown.iter().map(|&index| TABLE[index].0).collect()).as_bytes())?;
-        let rule = |index: &usize| {
-            if TABLE[*index].1 == Alignment::Right { "---:" } else { "---" }
-        };
-        output.write_all(line(shown.iter().map(rule).collect()).as_bytes())?;
-        for row in &cells {
-            output.write_all(line(shown.iter().map(|&index| row[index].as_str()).collect()).as_bytes())?;
-        }
-        writeln!(output)?;
-    }
+    table(&headings, &cells, &mut output)?;
     writeln!(output, "{}", Summary::of(rows).sentence(false_alarm))?;
     output.flush()
 }
 
+/// Writes a table of escaped texts and an empty line; columns in which every row is empty are left out.
+pub(crate) fn table(headings: &[(&str, Alignment)], cells: &[Vec<String>], output: &mut impl Write) -> io::Result<()> {
+    let shown: Vec<usize> =
+        (0..headings.len()).filter(|&index| cells.iter().any(|row| !row[index].is_empty())).collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let line = |texts: Vec<&str>| format!("| {} |\n", texts.join(" | "));
+    output.write_all(line(shown.iter().map(|&index| headings[index].0).collect()).as_bytes())?;
+    let rule = |index: &usize| {
+        if headings[*index].1 == Alignment::Right { "---:" } else { "---" }
+    };
+    output.write_all(line(shown.iter().map(rule).collect()).as_bytes())?;
+    for row in cells {
+        output.write_all(line(shown.iter().map(|&index| row[index].as_str()).collect()).as_bytes())?;
+    }
+    writeln!(output)
+}
+
 /// Escapes what would end a cell or a row, or be taken for markup.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

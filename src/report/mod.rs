@@ -5,6 +5,7 @@
 //! where it goes, is decided by [`mod@format`]; [`mod@file`] writes files whole or not at all, also when the program is
 //! interrupted ([`interrupt`]); [`stdout`] writes to a pipe that may close.
 
+pub mod cost;
 pub mod csv;
 pub mod file;
 pub mod format;
@@ -14,13 +15,16 @@ pub mod markdown;
 pub mod number;
 pub mod plot;
 
+pub mod record;
 pub mod row;
 pub mod stdout;
 pub mod summary;
 pub mod table;
 
+pub use cost::CostRow;
 pub use file::AtomicFile;
 pub use format::Format;
+pub use record::Record;
 pub use row::{Row, TheoryKind, Verdict};
 
 use std::io::{self, Write};

@@ -1,10 +1,11 @@
 //! Pictures of results, as SVG or PNG, theory drawn beside measurement.
 //!
 //! A sweep over d_k is drawn as variance against d_k (`plot/sweep.rs`), anything else as one line per claim
-//! (`plot/claims.rs`). Both are lists of shapes first, so that one picture has the same form in both file types (`plot/picture.rs`).
+//! (`plot/claims.rs`), the times of `attn complexity` against n and d_k (`plot/growth.rs`). Both are lists of shapes first, so that one picture has the same form in both file types (`plot/picture.rs`).
 
 mod axis;
 mod claims;
+pub mod growth;
 pub mod mask;
 mod picture;
 mod sweep;

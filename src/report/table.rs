@@ -307,11 +307,11 @@ fn verdict_text(verdict: Verdict) -> String {
 }
 
 /// A column: its heading, its texts, and its place in the order of what is given up when the width does not suffice.
-struct Column {
-    heading: &'static str,
-    alignment: CellAlignment,
-    cells: Vec<String>,
-    given_up: Option<usize>,
+pub(crate) struct Column {
+    pub(crate) heading: &'static str,
+    pub(crate) alignment: CellAlignment,
+    pub(crate) cells: Vec<String>,
+    pub(crate) given_up: Option<usize>,
 }
 
 fn columns(rows: &[&Row], parameters: &[&Parameter]) -> Vec<Column> {
@@ -378,7 +378,7 @@ fn block(rows: &[&Row], parameters: &[&Parameter], layout: &Layout) -> String {
 }
 
 /// The lines of a table: the heading, then one per row. Nothing is wrapped, so a line is a row.
-fn lay_out(columns: &[Column]) -> Vec<String> {
+pub(crate) fn lay_out(columns: &[Column]) -> Vec<String> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(columns.iter().map(|column| Cell::new(column.heading).set_alignment(column.alignment)));

@@ -11,6 +11,7 @@
 //! | [`multiple`] | one false-alarm rate over many rows, families counted once | Holm 1979, Bonferroni 1936 |
 //! | [`moments`] | one-pass, mergeable mean, variance and skewness of columns | Welford 1962, Chan, Golub & LeVeque 1983, Pébay 2008 |
 //! | [`binomial`] | exact intervals and acceptance regions of rates, for calibration | Clopper & Pearson 1934 |
+//! | [`mod@median`] | the median with an interval that holds for every law | Thompson 1936 |
 //! | [`uniformity`] | are p-values uniform, or at least conservative? | Kolmogorov 1933, Birnbaum & Tingey 1951 |
 //! | [`mod@log_fit`] | growth exponents with known errors | Aitken 1936 |
 //!
@@ -43,6 +44,7 @@ pub mod bounded;
 pub mod error_model;
 pub mod law;
 pub mod log_fit;
+pub mod median;
 pub mod moments;
 pub mod multiple;
 mod quadrature;
@@ -56,6 +58,7 @@ pub mod uniformity;
 pub use error_model::{ErrorShape, LawOrigin, NullModel, smallest_trials, trials_needed};
 pub use law::Law;
 pub use log_fit::{LogFit, LogFitError, Measured, log_fit};
+pub use median::{MedianInterval, median};
 pub use moments::ColumnMoments;
 pub use multiple::{holm_adjusted, holm_by_family, judged_families, planning_level};
 pub use skewed_student::SkewedStudent;

@@ -36,7 +36,7 @@ fn the_columns_are_the_run_and_then_every_measure_of_every_scale() {
     );
     let version = env!("CARGO_PKG_VERSION");
     for (index, line) in text.lines().skip(1).enumerate() {
-        let start = format!("variance,{version},17,5,7,11,normal,0,1.5,0,f64,3,{index},");
+        let start = format!("variance,{version},17,5,7,11,,normal,0,1.5,0,f64,3,{index},");
         assert!(line.starts_with(&start), "{line}");
     }
     assert_eq!(text.lines().count(), 1 + 3);
