@@ -3,6 +3,7 @@
 pub mod kernel;
 mod logits;
 mod mask;
+pub mod position;
 mod precision;
 pub mod reference;
 mod scale;

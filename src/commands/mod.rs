@@ -3,6 +3,7 @@
 pub mod config;
 pub mod deliver;
 mod parse;
+pub mod positional;
 mod simulate;
 pub mod softmax_spikiness;
 pub mod variance;

@@ -14,6 +14,7 @@ pub mod engine;
 pub mod judge;
 pub mod per_trial;
 pub mod plan;
+pub mod positional;
 pub mod progress;
 pub mod series;
 pub mod slope;

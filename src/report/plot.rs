@@ -6,6 +6,7 @@
 mod axis;
 mod claims;
 mod picture;
+mod positional;
 mod sweep;
 
 use std::io;
@@ -14,6 +15,7 @@ use std::path::Path;
 use super::row::Row;
 
 pub use picture::Picture;
+pub use positional::draw as positional;
 
 /// The file types of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

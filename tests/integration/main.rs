@@ -6,6 +6,7 @@ mod golden;
 mod interrupt;
 mod output;
 mod per_trial;
+mod positional;
 mod precisions;
 mod program;
 mod reproducibility;

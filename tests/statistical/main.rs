@@ -10,5 +10,6 @@ mod calibration;
 mod faults;
 mod memory;
 mod mutants;
+mod positional;
 mod power;
 mod softmax_spikiness;
