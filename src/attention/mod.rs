@@ -1,5 +1,6 @@
 //! The mathematics under test: pure functions on matrices, each argument's shape said; no randomness, clock or I/O.
 
+pub mod cache;
 pub mod kernel;
 mod logits;
 mod mask;

@@ -3,6 +3,7 @@
 //! Every value arrives as text and is checked in [`crate::commands::config`], so that each error names the
 //! option, the value and the rule in one line.
 
+pub mod kv_cache;
 pub mod positional;
 pub mod shared;
 pub mod softmax_spikiness;
@@ -44,6 +45,7 @@ enum Command {
     Variance(variance::VarianceArguments),
     SoftmaxSpikiness(softmax_spikiness::SoftmaxSpikinessArguments),
     Positional(positional::PositionalArguments),
+    KvCache(kv_cache::KvCacheArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -58,6 +60,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Variance(arguments) => commands::variance::run(&arguments, &invocation),
         Command::SoftmaxSpikiness(arguments) => commands::softmax_spikiness::run(&arguments, &invocation),
         Command::Positional(arguments) => commands::positional::run(&arguments, &invocation),
+        Command::KvCache(arguments) => commands::kv_cache::run(&arguments, &invocation),
     };
     match result {
         Ok(code) => ExitCode::from(code as u8),

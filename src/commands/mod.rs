@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod deliver;
+pub mod kv_cache;
 mod parse;
 pub mod positional;
 mod simulate;

@@ -5,6 +5,7 @@
 
 mod axis;
 mod claims;
+mod cost;
 mod picture;
 mod positional;
 mod sweep;
@@ -14,6 +15,7 @@ use std::path::Path;
 
 use super::row::Row;
 
+pub use cost::draw as cost;
 pub use picture::Picture;
 pub use positional::draw as positional;
 

@@ -1,5 +1,6 @@
 //! Expected values and exact cumulants; never uses the code that is measured.
 
+pub mod cache;
 mod double_double;
 pub mod entry_moments;
 pub mod logits;

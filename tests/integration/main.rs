@@ -4,6 +4,7 @@ mod architecture;
 mod exit_codes;
 mod golden;
 mod interrupt;
+mod kv_cache;
 mod output;
 mod per_trial;
 mod positional;

@@ -40,9 +40,9 @@ fn rates_hold(name: &str, experiment: &impl Experiment, trials: u64) {
         if row.test.starts_with("a fixed value") {
             assert_eq!(row.rejected, 0, "{} is within its bound on every draw", row.statistic);
         }
-        judged += u64::from(row.judged == seeds);
+        judged += u64::from(2 * row.judged > seeds);
     }
-    assert!(judged >= 16, "{judged} rows judged on every seed");
+    assert!(judged >= 16, "{judged} rows judged on most seeds");
     for run in runs {
         let (_, most) = acceptance_region(run.seeds, run.false_alarm * (1.0 + DISTORTION), ERROR);
         println!("{name} whole run {} rejected {} of {seeds}", run.false_alarm, run.rejected);
@@ -134,7 +134,7 @@ fn wrong_tables_are_rejected_by_the_statistic_that_shows_their_fault() {
     ] {
         let law = InputLaw::standard(Entries::Normal);
         let experiment = SinusoidalExperiment::new(sizes, law, &SCALES, &settings, &fault);
-        let rejected = rejected(&format!("{fault:?}"), &experiment, 60);
+        let rejected = rejected(&format!("{fault:?}"), &experiment, 400);
         for statistic in shows {
             assert!(rejected.iter().any(|name| name == statistic), "{fault:?} {statistic}: {rejected:?}");
         }
