@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use half::{bf16, f16};
 
-use super::{Claim, Draw, Estimator, Expected, Experiment, InputLaw, Inside, Null, Sizes};
+use super::{Claim, Estimator, Expected, Experiment, InputLaw, Inside, Null, Sizes};
 use crate::attention::cache::{
     CacheRules, HeadShape, Problem, Reach, Schedule, SoundRules, Stored, decode, decode_without_cache, full, generate,
 };

@@ -39,7 +39,9 @@ fn decoding_equals_the_full_pass_and_costs_what_the_formulas_say() {
             assert_eq!(output.status.code(), Some(0), "{extra:?} {}{}", text(&output.stdout), text(&output.stderr));
             let rows = rows(&output);
             let share = number(&rows, "bound_share", "estimate");
-            assert!(share > 0.0 && share < 1.0, "{precision} {extra:?}: {share}");
+            // Rounded to a half type, outputs of two orders of the sums are mostly the same.
+            let differs = share > 0.0 || precision.ends_with("16");
+            assert!(differs && share < 1.0, "{precision} {extra:?}: {share}");
             assert_eq!(number(&rows, "sequence_difference", "estimate"), 0.0);
             assert!(number(&rows, "output_difference", "estimate") <= number(&rows, "rounding_bound", "estimate"));
         }

@@ -8,6 +8,7 @@
 
 mod calibration;
 mod faults;
+mod kv_cache;
 mod memory;
 mod mutants;
 mod positional;

@@ -21,11 +21,12 @@ pub struct FullPass<A> {
 /// Two evaluations of one output differ in the order of their sums. With u of the arithmetic, u_s of the stored type where that is
 /// coarser (else 0), v visible keys, first-order bounds (Higham 2002, section 3.1, γ_k = k·u) with room for the rest:
 ///
-/// - a logit moves by (d_k + 4)·u·L, L = |scale|·|q|·max|k|, in each of the two; rounded to a coarser type, by one more spacing 2u_s·X, X the largest
-///   |logit|: Δ = 2(d_k + 4)·u·L + 2u_s·X;
-/// - all weights of a row then move by a factor within e^{±2Δ}; subtracting the maximum, exponential, sum and division add η = (2X + v + 6)·u in
-///   each: θ = e^{2Δ} − 1 + 2.2·η;
-/// - the sum over values adds 2(v + 3)·u: |o − o'| ≤ 1.1·(θ + 2(v + 3)·u)·Σ p|v|, and 2u_s·(|o| + that) where the output is rounded.
+/// - logit j moves by (d_k + 4)·u·L_j, L_j = |scale|·|q|·|k_j|, in each of the two; rounded to a coarser type, by one more spacing
+///   2u_s·|x_j|: Δ_j = 2(d_k + 4)·u·L_j + 2u_s·|x_j|, Δ the largest of them;
+/// - its weight then moves by a factor e^{δ_j}/Σ p e^{δ}, |δ_j| ≤ Δ_j; subtracting the maximum, exponential, sum and division add
+///   (2X + v + 6)·u in each, X the largest |logit|: with ε_j = Δ_j + 2.2·(2X + v + 6)·u the output moves by at most
+///   e^{2Δ}·(Σ p_j·ε_j·|v_j| + |o|·Σ p_j·ε_j);
+/// - the sum over values adds 2(v + 3)·u·Σ p|v|; 1.1 times all of it, and 2u_s·(|o| + that) where the output is rounded.
 pub fn causal_pass<S: Stored>(problem: &Problem<S>) -> FullPass<S::Arithmetic> {
     let HeadShape { heads, key_value_heads, d_k, d_v } = problem.shape;
     let n = problem.tokens();
@@ -53,13 +54,13 @@ pub fn causal_pass<S: Stored>(problem: &Problem<S>) -> FullPass<S::Arithmetic> {
                 let token = block * ROWS + row;
                 let visible = problem.reach.visible(token as u64);
                 let visible = visible.start as usize..visible.end as usize;
-                let longest = lengths[visible.clone()].iter().copied().fold(0.0, f64::max);
                 let first = token * width + head * d_v;
                 let of_query = Query {
                     problem,
                     group,
                     first_key: visible.start,
-                    logit_length: problem.scale.abs() * length(query) * longest,
+                    key_lengths: &lengths[visible.clone()],
+                    length: problem.scale.abs() * length(query),
                 };
                 let (output, bounds) = (&mut pass.output[first..first + d_v], &mut pass.bounds[first..first + d_v]);
                 of_query.attend(&mut logits[row * n..][visible], output, bounds);
@@ -78,8 +79,10 @@ struct Query<'a, S: Stored> {
     problem: &'a Problem<S>,
     group: usize,
     first_key: usize,
-    /// L: the largest |scale|·|q|·|k|.
-    logit_length: f64,
+    /// |k| of the keys it sees.
+    key_lengths: &'a [f64],
+    /// |scale|·|q|.
+    length: f64,
 }
 
 impl<S: Stored> Query<'_, S> {
@@ -87,28 +90,36 @@ impl<S: Stored> Query<'_, S> {
     fn attend(&self, logits: &mut [S::Arithmetic], output: &mut [S::Arithmetic], bounds: &mut [f64]) {
         let HeadShape { key_value_heads, d_k, d_v, .. } = self.problem.shape;
         let scale = S::Arithmetic::from_f64(self.problem.scale);
-        let mut largest = 0.0f64;
-        for logit in logits.iter_mut() {
-            *logit = S::rounded(*logit * scale);
-            largest = largest.max(logit.to_f64().abs());
-        }
+        let (u, u_stored) = (S::Arithmetic::UNIT_ROUNDOFF, S::ROUNDING);
         let keys = logits.len() as f64;
+        // Δ_j for now.
+        let mut shifts = Vec::with_capacity(logits.len());
+        let mut largest = 0.0f64;
+        for (logit, key) in logits.iter_mut().zip(self.key_lengths) {
+            *logit = S::rounded(*logit * scale);
+            let size = logit.to_f64().abs();
+            largest = largest.max(size);
+            shifts.push(2.0 * (d_k as f64 + 4.0) * u * self.length * key + 2.0 * u_stored * size);
+        }
+        let growth = (2.0 * shifts.iter().copied().fold(0.0, f64::max)).exp();
         super::softmax(logits);
-        for (index, &weight) in logits.iter().enumerate() {
+        let (mut mean_shift, mut sizes) = (0.0, vec![0.0; d_v]);
+        for (index, (&weight, shift)) in logits.iter().zip(shifts).enumerate() {
+            let shift = weight.to_f64() * (shift + 2.2 * (2.0 * largest + keys + 6.0) * u);
+            mean_shift += shift;
             let row = ((self.first_key + index) * key_value_heads + self.group) * d_v;
             for (column, value) in self.problem.values[row..row + d_v].iter().enumerate() {
-                output[column] = output[column] + weight * value.read();
-                bounds[column] += weight.to_f64() * value.read().to_f64().abs();
+                let value = value.read();
+                output[column] = output[column] + weight * value;
+                bounds[column] += shift * value.to_f64().abs();
+                sizes[column] += weight.to_f64() * value.to_f64().abs();
             }
         }
-        let (u, u_stored) = (S::Arithmetic::UNIT_ROUNDOFF, S::ROUNDING);
-        let logit = 2.0 * (d_k as f64 + 4.0) * u * self.logit_length + 2.0 * u_stored * largest;
-        let weight = (2.0 * logit).exp_m1() + 2.2 * (2.0 * largest + keys + 6.0) * u;
-        let relative = 1.1 * (weight + 2.0 * (keys + 3.0) * u);
-        for (output, bound) in output.iter_mut().zip(bounds) {
+        for ((output, bound), size) in output.iter_mut().zip(bounds).zip(sizes) {
             *output = S::rounded(*output);
-            let sum = relative * *bound;
-            *bound = sum + 2.0 * u_stored * (output.to_f64().abs() + sum);
+            let value = output.to_f64().abs();
+            let sum = 1.1 * (growth * (*bound + value * mean_shift) + 2.0 * (keys + 3.0) * u * size);
+            *bound = sum + 2.0 * u_stored * (value + sum);
         }
     }
 }

@@ -15,6 +15,8 @@ use std::ops::Range;
 pub use decode::{Decoded, Problem, Schedule, decode, decode_without_cache};
 pub use stored::{Arithmetic, Stored};
 
+use crate::number::Real;
+
 /// Heads and widths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadShape {

@@ -108,3 +108,59 @@ fn without_test(statistic: &str, column: usize, why: &str) -> Claim {
 fn turned_back(angle: f64) -> f64 {
     angle - (angle / std::f64::consts::TAU).round() * std::f64::consts::TAU
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::ErrorRates;
+    use crate::experiment::judge::{self, Outcome};
+    use crate::experiment::series::Series;
+    use crate::report::Verdict;
+    use crate::statistics::ColumnMoments;
+
+    #[test]
+    fn a_value_that_theory_fixes_is_upheld_within_its_bound_and_rejected_beyond_it_whatever_detect_is() {
+        let row = |value: f64| {
+            let mut columns = ColumnMoments::new(1);
+            columns.push(&[value]);
+            // The bound is a fifth of the unit, 20 times --detect.
+            let claims = vec![fixed("norm", 0, 3.0, 0.5, 2.5)];
+            let sizes = Sizes { d_k: 2, queries: 3, keys: 3 };
+            let point = Outcome { sizes, mask: None, trials: 1, claims, columns, series: Series::default() };
+            judge::rows(&[point], &[], &ErrorRates { false_alarm: 1e-6, miss: 1e-3, detect: 0.01 }, |row| row).remove(0)
+        };
+        let within = row(3.5);
+        assert_eq!((within.verdict, within.p_value), (Verdict::Upheld, Some(1.0)));
+        // Twice the bound over the unit.
+        assert_eq!((within.deviation, within.min_detectable), (Some(0.2), Some(0.4)));
+        for beyond in [2.4, 3.6, f64::NAN] {
+            assert_eq!(row(beyond).verdict, Verdict::Rejected, "{beyond}");
+        }
+    }
+
+    #[test]
+    fn offsets_double_up_to_the_smallest_number_of_tokens_of_a_sweep() {
+        let settings = |offsets: &[usize]| PositionSettings {
+            base: 1e4,
+            start: 100,
+            offsets: offsets.to_vec(),
+            precision: Precision::F64,
+            angles: Precision::F64,
+        };
+        let sizes = [(13, 11), (7, 9)].map(|(queries, keys)| Sizes { d_k: 2, queries, keys });
+        let filled = settings(&[]).with_offsets_for(&sizes);
+        assert_eq!(filled.offsets, [1, 2, 4, 8]);
+        assert_eq!((filled.positions(sizes[0]), filled.last_position(&sizes)), (100..121, 120));
+        assert_eq!((filled.offset_beyond(&sizes), settings(&[3, 9]).offset_beyond(&sizes)), (None, Some((9, 9))));
+    }
+
+    #[test]
+    fn the_curve_starts_near_1_and_is_the_mean_of_the_cosines() {
+        let curve = decay_curve(4, 100.0, 1000);
+        // Frequencies 1 and 1/10.
+        for (offset, share) in [curve[0], curve[3], curve[curve.len() - 1]] {
+            assert!((share - 0.5 * (offset.cos() + (0.1 * offset).cos())).abs() < 1e-12, "{offset} {share}");
+        }
+        assert_eq!((curve[0].0, curve[curve.len() - 1].0), (1.0, 1000.0));
+    }
+}
