@@ -188,7 +188,7 @@ mod tests {
         // Field report PO-04: exponent j/d for every column j; a pair's sine and cosine turn differently.
         let entry = |p: usize, j: usize| {
             let angle = p as f64 * base.powf(-(j as f64) / width as f64);
-            if j % 2 == 0 { angle.sin() } else { angle.cos() }
+            if j.is_multiple_of(2) { angle.sin() } else { angle.cos() }
         };
         let faulty: Vec<f64> = (0..211).flat_map(|p| (0..width).map(move |j| entry(p, j))).collect();
         let wrong = fit(&faulty, width, &[1, 13, 101], &exact, &bounds);

@@ -121,7 +121,7 @@ impl Picture {
         Ok(document)
     }
 
-    /// The picture as the bytes of a PNG, [`DENSITY`] pixels a unit.
+    /// The picture as the bytes of a PNG, two pixels a unit.
     ///
     /// # Errors
     /// As [`Picture::to_svg`].
