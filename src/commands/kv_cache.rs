@@ -76,6 +76,9 @@ fn settings(arguments: &KvCacheArguments, config: &Config) -> Result<CacheSettin
 
 /// Checks what depends on sizes and settings together.
 fn check_sizes(arguments: &KvCacheArguments, sizes: &[Sizes], settings: &CacheSettings) -> Result<()> {
+    for &point in sizes {
+        settings.check_sizes(point).map_err(anyhow::Error::msg)?;
+    }
     for Sizes { d_k, queries, .. } in sizes {
         if settings.layout.is_some() {
             option("--dk", &d_k.to_string(), |_| {

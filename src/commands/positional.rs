@@ -108,5 +108,6 @@ fn settings(arguments: &PositionalArguments, config: &Config, kind: Kind) -> Res
             if settings.angles == crate::attention::Precision::F64 { "" } else { "; see --angles f64" }
         );
     }
+    settings.check_tables(&config.sizes).map_err(anyhow::Error::msg)?;
     Ok(settings)
 }

@@ -37,6 +37,11 @@ use crate::theory::cache::CacheCost;
 /// Positions at which decoding with and without a cache are compared.
 const COMPARED: usize = 5;
 
+/// More tokens than this are a slip of the keyboard; counts of operations stay below 2⁶⁴.
+const MOST_TOKENS: usize = 1 << 20;
+const LARGEST_TOKEN: u128 = 1 << 22;
+const LARGEST_MATRIX: u128 = 1 << 28;
+
 /// Whether time is measured: then a run is no longer the same to the last bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timing {
@@ -74,6 +79,27 @@ pub struct CacheSettings {
 }
 
 impl CacheSettings {
+    /// Sizes at which every count is exact and every matrix can be addressed.
+    ///
+    /// # Errors
+    /// The rule: at most 2²⁰ tokens, h·(2d_k + 2d_v + 6) at most 2²², and tokens times h·(d_k + d_v) at most 2²⁸.
+    pub fn check_sizes(&self, sizes: Sizes) -> Result<(), String> {
+        let HeadShape { heads, d_k, d_v, .. } = self.shape(sizes.d_k);
+        let tokens = sizes.queries.max(sizes.keys).max(self.generate);
+        let width = (heads as u128) * (d_k as u128 + d_v as u128);
+        let small = tokens <= MOST_TOKENS
+            && 2 * width + 6 * heads as u128 <= LARGEST_TOKEN
+            && width * tokens as u128 <= LARGEST_MATRIX;
+        if small {
+            return Ok(());
+        }
+        Err(format!(
+            "--queries {} --keys {} --heads {heads} --dk {d_k} --dv {d_v} --generate {}: too large; at most {MOST_TOKENS} tokens, \
+             h·(2·d_k + 2·d_v + 6) at most {LARGEST_TOKEN}, tokens times h·(d_k + d_v) at most {LARGEST_MATRIX}",
+            sizes.queries, sizes.keys, self.generate
+        ))
+    }
+
     fn shape(&self, d_k: usize) -> HeadShape {
         let Self { heads, key_value_heads, d_v, .. } = *self;
         HeadShape { heads, key_value_heads, d_k, d_v: d_v.unwrap_or(d_k) }
@@ -293,7 +319,8 @@ impl<R: CacheRules> Experiment for CacheExperiment<R> {
         let width = heads * d_k;
         let token = 3 * heads * (d_k + d_v) + 3 * key_value_heads * (d_k + d_v);
         let weights = width * (3 * width + 2 * heads * d_v + key_value_heads * (d_k + d_v));
-        8.0 * (self.sizes.queries as f64 * (token + 64) as f64 + weights as f64)
+        let encoder = self.sizes.keys * 2 * key_value_heads * (d_k + d_v);
+        8.0 * (self.sizes.queries as f64 * (token + 64) as f64 + (weights + encoder) as f64)
     }
 }
 

@@ -134,6 +134,8 @@ fn bad_input_is_one_line_that_names_option_value_and_rule() {
             "an angle means nothing beyond position 4194304; see --angles f64",
         ),
         (&["--precision", "f16", "--kind", "rotary", "--start", "65504"], "beyond position 65504"),
+        (&["-n", "4000000000"], "may hold at most 134217728 numbers"),
+        (&["--kind", "rotary", "-n", "8", "--offset", "1,4000000000"], "may hold at most 134217728 numbers"),
         (&["--start", "18446744073709551615"], "beyond position 2251799813685248"),
     ] {
         let output = attn(arguments);

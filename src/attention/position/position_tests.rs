@@ -114,3 +114,32 @@ fn odd_widths_and_bases_up_to_1_are_refused() {
         assert!(PairAngles::new(6, base, Precision::F64, Precision::F64).is_err_and(|rule| rule.contains("above 1")));
     }
 }
+
+#[test]
+fn both_layouts_are_one_rotation_up_to_the_order_of_the_columns() {
+    // Field report PO-07: a fixed permutation of the columns of Q and K alike changes no score.
+    let row = [0.5, -1.0, 2.0, 0.25, 3.0, -0.75, 1.5, 0.125, -2.5, 0.875];
+    let mut half_split = row;
+    Rotary::new(angles(10, 1e4), Layout::HalfSplit).rotate(Side::Query, &mut half_split, 13);
+    let place = |pair: usize| [Layout::HalfSplit.columns(pair, 10), Layout::Interleaved.columns(pair, 10)];
+    let mut interleaved = [0.0; 10];
+    for [from, to] in (0..5).map(place) {
+        (interleaved[to.0], interleaved[to.1]) = (row[from.0], row[from.1]);
+    }
+    Rotary::new(angles(10, 1e4), Layout::Interleaved).rotate(Side::Key, &mut interleaved, 13);
+    for [from, to] in (0..5).map(place) {
+        assert_eq!((half_split[from.0], half_split[from.1]), (interleaved[to.0], interleaved[to.1]));
+    }
+}
+
+#[test]
+fn remembered_turns_are_those_computed_and_positions_beyond_them_are_computed() {
+    let plain = Rotary::new(angles(6, 1e4), Layout::HalfSplit);
+    let remembering = plain.clone().remembering(5..11);
+    for position in [0, 4, 5, 10, 11, 1009] {
+        let mut rows = [[0.5, -1.0, 2.0, 0.25, 3.0, -0.75]; 2];
+        plain.rotate(Side::Query, &mut rows[0], position);
+        remembering.rotate(Side::Query, &mut rows[1], position);
+        assert_eq!(rows[0], rows[1], "{position}");
+    }
+}

@@ -23,6 +23,9 @@ use crate::theory::position::ExactAngles;
 pub use rotary::{RotaryExperiment, RotatedDraw};
 pub use sinusoidal::SinusoidalExperiment;
 
+/// Numbers of the largest table of positions.
+const LARGEST_TABLE: u64 = 1 << 27;
+
 /// What both experiments share beside sizes, law, scales.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PositionSettings {
@@ -63,6 +66,20 @@ impl PositionSettings {
     pub fn positions(&self, sizes: Sizes) -> Range<u64> {
         let reach = tokens(&sizes) as u64 + self.offsets.iter().copied().max().unwrap_or(0) as u64;
         self.start..self.start.saturating_add(reach)
+    }
+
+    /// Tables of all positions are held in memory.
+    ///
+    /// # Errors
+    /// The rule, for the first of `sizes` whose positions times d_k are more than 2²⁷ (1 GiB of f64).
+    pub fn check_tables(&self, sizes: &[Sizes]) -> Result<(), String> {
+        let numbers = |sizes: &Sizes| (self.positions(*sizes).end - self.start).saturating_mul(sizes.d_k as u64);
+        match sizes.iter().find(|sizes| numbers(sizes) > LARGEST_TABLE) {
+            Some(Sizes { d_k, queries, keys }) => Err(format!(
+                "--queries {queries} --keys {keys} --dk {d_k}: a table of all positions, offsets included, may hold at most {LARGEST_TABLE} numbers"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The last position used at any of `sizes`.
