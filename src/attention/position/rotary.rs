@@ -56,7 +56,7 @@ pub trait Rotation: Sync {
 /// let mut row = [1.0, 0.0, 0.0, 1.0];
 /// rotary.rotate(Side::Query, &mut row, 3);
 /// // Pairs (0, 2) and (1, 3), ω = 1 and 1/10.
-/// assert_eq!(row, [3f64.cos(), -(0.3f64.sin()), 3f64.sin(), 0.3f64.cos()]);
+/// assert_eq!(row, [3f64.cos(), -(3.0 * 0.1f64).sin(), 3f64.sin(), (3.0 * 0.1f64).cos()]);
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]

@@ -18,8 +18,8 @@ pub trait Encoding: Sync {
 /// use attn::attention::position::{Encoding, PairAngles, Sinusoidal};
 ///
 /// let encoding = Sinusoidal { angles: PairAngles::new(4, 100.0, F64, F64)? };
-/// // ω = 1 and 1/10; 3·0.1 is 0.30000000000000004.
-/// assert_eq!(encoding.table(3..4), [3f64.sin(), 3f64.cos(), 0.3f64.sin(), 0.3f64.cos()]);
+/// // ω = 1 and 1/10.
+/// assert_eq!(encoding.table(3..4), [3f64.sin(), 3f64.cos(), (3.0 * 0.1f64).sin(), (3.0 * 0.1f64).cos()]);
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
