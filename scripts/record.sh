@@ -39,6 +39,9 @@ record correlation 'attn variance --dk 64 --queries 64 --correlation 0.3 --forma
 record spikiness 'attn softmax-spikiness --dk 64 --format table; echo "exit code $?"'
 record mask 'attn mask --format table; echo "exit code $?"'
 record mask_claim 'attn mask --kind window:65 --claim window:64 --queries 256 --format table; echo "exit code $?"'
+record positional 'attn positional --offset 1,64 --scale inv-sqrt-dk --format table; echo "exit code $?"'
+record rotary 'attn positional --kind rotary --precision bf16 --offset 1,64 --scale inv-sqrt-dk --format table; echo "exit code $?"'
+record cache 'attn kv-cache --precision bf16 --heads 8 --kv-heads 2 --window 128 --chunk 64 --format table; echo "exit code $?"'
 record small 'attn variance --dk 64 --queries 8 --trials 1 --format table; echo "exit code $?"'
 record csv 'attn variance --dk 64 --quiet | head -n 3'
 record json "attn variance --dk 64 --quiet --format json | head -n 7"

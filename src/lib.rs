@@ -14,6 +14,8 @@
 //! # Claims
 //!
 //! For i.i.d. entries of mean 0 and variance 1: E\[QKᵀ\] = 0, Var\[QKᵀ\] = d_k, Var\[QKᵀ/√d_k\] = 1 (Vaswani et al. 2017).
+//! Position encodings turn pairs of columns by angles, so that products depend on the offset only, and rotary ones leave mean and variance of
+//! the logits alone (Su et al. 2021). A cache of keys and values changes nothing but the order of sums.
 //!
 //! # Example
 //!

@@ -1,9 +1,11 @@
 //! The mathematics under test: pure functions on matrices, each argument's shape said; no randomness, clock or I/O.
 
+pub mod cache;
 pub mod kernel;
 mod logits;
 mod mask;
 pub mod masked;
+pub mod position;
 mod precision;
 pub mod reference;
 mod scale;

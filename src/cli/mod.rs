@@ -4,7 +4,9 @@
 //! option, the value and the rule in one line.
 
 pub mod complexity;
+pub mod kv_cache;
 pub mod mask;
+pub mod positional;
 pub mod shared;
 pub mod softmax_spikiness;
 pub mod variance;
@@ -46,6 +48,8 @@ enum Command {
     SoftmaxSpikiness(softmax_spikiness::SoftmaxSpikinessArguments),
     Mask(mask::MaskArguments),
     Complexity(complexity::ComplexityArguments),
+    Positional(positional::PositionalArguments),
+    KvCache(kv_cache::KvCacheArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -61,6 +65,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::SoftmaxSpikiness(arguments) => commands::softmax_spikiness::run(&arguments, &invocation),
         Command::Mask(arguments) => commands::mask::run(&arguments, &invocation),
         Command::Complexity(arguments) => commands::complexity::run(&arguments, &invocation),
+        Command::Positional(arguments) => commands::positional::run(&arguments, &invocation),
+        Command::KvCache(arguments) => commands::kv_cache::run(&arguments, &invocation),
     };
     match result {
         Ok(code) => ExitCode::from(code as u8),

@@ -3,9 +3,11 @@
 pub mod complexity;
 pub mod config;
 pub mod deliver;
+pub mod kv_cache;
 pub mod mask;
 mod mask_file;
 mod parse;
+pub mod positional;
 mod simulate;
 pub mod softmax_spikiness;
 pub mod variance;

@@ -60,6 +60,8 @@ struct Judged {
     family: Family,
     /// Theory is not known well enough for any number of trials to uphold the claim.
     vague: bool,
+    /// Theory fixes the value up to rounding: it is within the bound or not, however many trials there are.
+    fixed: bool,
     /// The estimate is not a number though the claim has an expected value: a fault whatever its p-value.
     broken: bool,
 }
@@ -80,6 +82,11 @@ fn is_judged(claim: &Claim) -> bool {
         Null::Trials(_) => claim.expected.is_some(),
         Null::Unjudged(_) | Null::Measured => false,
     }
+}
+
+/// Whether theory fixes the value up to a bound on rounding.
+fn is_fixed(null: &Null) -> bool {
+    matches!(null, Null::Exact { model, rounding } if model.variance == 0.0 && *rounding > 0.0)
 }
 
 fn sweep_family(sweep: &Sweep, points: usize) -> Family {
@@ -149,6 +156,7 @@ fn verdict(judged: &Judged, adjusted: Option<f64>, rates: &ErrorRates) -> Verdic
     match (adjusted, judged.row.min_detectable) {
         (Some(p), _) if p < rates.false_alarm => Verdict::Rejected,
         _ if judged.vague => Verdict::Measured,
+        (Some(_), _) if judged.fixed => Verdict::Upheld,
         (Some(_), Some(smallest)) if smallest <= rates.detect => Verdict::Upheld,
         _ => Verdict::Undecided,
     }
@@ -201,6 +209,7 @@ fn judge_point(point: &Outcome, claim: &Claim, index: usize, level: f64, rates: 
     let row = if matches!(claim.estimator, Estimator::RootMean { .. }) { rooted(row) } else { row };
     Judged {
         vague,
+        fixed: is_fixed(&claim.null),
         broken: is_judged(claim) && !estimate.is_finite(),
         row: with_theory(row, claim.expected, &claim.null),
         family: (index, claim.family.to_string()),
@@ -224,6 +233,7 @@ fn judge_sweep(sweep: &Sweep, points: usize, level: f64, miss: f64) -> Judged {
     };
     Judged {
         vague: false,
+        fixed: is_fixed(&sweep.claim.null),
         row: with_theory(row, sweep.claim.expected, &sweep.claim.null),
         family: sweep_family(sweep, points),
         broken: sweep.estimate.is_some_and(|estimate| !estimate.is_finite()),
@@ -250,6 +260,11 @@ fn with_model(row: Row, model: &NullModel, rounding: f64, level: f64, miss: f64)
     let estimate = row.estimate.unwrap_or(f64::NAN);
     let interval = model.interval(estimate, INTERVAL_ERROR);
     let p_value = model.p_value(estimate, rounding, level);
+    // A fixed value that is off by more than twice the bound on rounding is beyond the bound whatever rounding does.
+    let min_detectable = model.min_detectable(level, miss).map(|smallest| match (model.variance == 0.0, model.unit) {
+        (true, unit) if unit > 0.0 && smallest == 0.0 => 2.0 * rounding / unit,
+        _ => smallest,
+    });
     let test = match p_value {
         _ if !model.judgeable(level) => {
             "none: too few trials at this size for its law to be known well enough".to_string()
@@ -261,7 +276,7 @@ fn with_model(row: Row, model: &NullModel, rounding: f64, level: f64, miss: f64)
         ci_low: interval.map(|(low, _)| low),
         ci_high: interval.map(|(_, high)| high),
         p_value,
-        min_detectable: model.min_detectable(level, miss),
+        min_detectable,
         test: Some(test),
         ..row
     }

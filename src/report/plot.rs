@@ -5,9 +5,11 @@
 
 mod axis;
 mod claims;
+mod cost;
 pub mod growth;
 pub mod mask;
 mod picture;
+mod positional;
 mod sweep;
 
 use std::io;
@@ -15,7 +17,9 @@ use std::path::Path;
 
 use super::row::Row;
 
+pub use cost::draw as cost;
 pub use picture::Picture;
+pub use positional::draw as positional;
 
 /// The file types of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

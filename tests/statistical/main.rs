@@ -8,8 +8,10 @@
 
 mod calibration;
 mod faults;
+mod kv_cache;
 mod mask;
 mod memory;
 mod mutants;
+mod positional;
 mod power;
 mod softmax_spikiness;
