@@ -196,10 +196,21 @@ impl MultiHeadWeights {
     /// # Panics
     /// If the shapes do not fit.
     pub fn project(&self, queries_from: &DMatrix<f64>, keys_from: &DMatrix<f64>) -> Heads {
+        self.project_with(queries_from, keys_from, self.biases.as_ref())
+    }
+
+    /// The same without biases: the derivative of [`MultiHeadWeights::project`] along changes of X and Y.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn project_change(&self, queries_from: &DMatrix<f64>, keys_from: &DMatrix<f64>) -> Heads {
+        self.project_with(queries_from, keys_from, None)
+    }
+
+    fn project_with(&self, queries_from: &DMatrix<f64>, keys_from: &DMatrix<f64>, biases: Option<&Biases>) -> Heads {
         let d_model = self.assert_shapes();
         assert_eq!(queries_from.ncols(), d_model, "the queries' source has d_model columns");
         assert_eq!(keys_from.ncols(), d_model, "the keys' source has d_model columns");
-        let biases = self.biases.as_ref();
         let of_keys = match self.keys {
             KeyProjections::Separate(_) => biases.map(|biases| &biases.keys[..]),
             KeyProjections::Tied => biases.map(|biases| &biases.queries[..]),
@@ -216,17 +227,25 @@ impl MultiHeadWeights {
     /// # Panics
     /// If the shapes do not fit.
     pub fn combine(&self, heads: &[DMatrix<f64>]) -> DMatrix<f64> {
+        let mut output = self.combine_change(heads);
+        if let Some(biases) = &self.biases {
+            output.row_iter_mut().for_each(|mut row| row += &biases.output);
+        }
+        output
+    }
+
+    /// The same without the bias: the derivative of [`MultiHeadWeights::combine`] along changes of the heads' outputs.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn combine_change(&self, heads: &[DMatrix<f64>]) -> DMatrix<f64> {
         assert_eq!(heads.len(), self.heads(), "one output for each head");
         let d_v = self.output.nrows() / self.heads();
         let mut joined = DMatrix::zeros(heads[0].nrows(), self.output.nrows());
         for (index, head) in heads.iter().enumerate() {
             joined.columns_mut(index * d_v, d_v).copy_from(head);
         }
-        let mut output = joined * &self.output;
-        if let Some(biases) = &self.biases {
-            output.row_iter_mut().for_each(|mut row| row += &biases.output);
-        }
-        output
+        joined * &self.output
     }
 }
 
@@ -303,6 +322,29 @@ pub fn multi_head_attention(
     let heads: Vec<Attention> = (0..weights.heads()).map(|head| projected.attend(head, scale, mask)).collect();
     let outputs: Vec<DMatrix<f64>> = heads.iter().map(|head| head.output.clone()).collect();
     MultiHeadOutput { output: weights.combine(&outputs), heads }
+}
+
+/// A multi-head attention that is under test; tests pass faulty ones.
+pub trait MultiHead: Sync {
+    /// Queries, keys and values of every head, as [`MultiHeadWeights::project`].
+    fn project(&self, weights: &MultiHeadWeights, queries_from: &DMatrix<f64>, keys_from: &DMatrix<f64>) -> Heads;
+
+    /// Attention of one head, as [`Heads::attend`] without a mask.
+    fn attend(&self, heads: &Heads, head: usize, scale: f64) -> Attention;
+}
+
+/// Multi-head attention as this file defines it.
+#[derive(Debug, Clone, Copy)]
+pub struct StandardMultiHead;
+
+impl MultiHead for StandardMultiHead {
+    fn project(&self, weights: &MultiHeadWeights, queries_from: &DMatrix<f64>, keys_from: &DMatrix<f64>) -> Heads {
+        weights.project(queries_from, keys_from)
+    }
+
+    fn attend(&self, heads: &Heads, head: usize, scale: f64) -> Attention {
+        heads.attend(head, scale, None)
+    }
 }
 
 /// X with a last column of ones, n×(d_model + 1).

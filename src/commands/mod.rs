@@ -2,6 +2,8 @@
 
 pub mod config;
 pub mod deliver;
+mod layer;
+pub mod multi_head;
 mod parse;
 mod simulate;
 pub mod softmax_spikiness;
