@@ -3,6 +3,7 @@
 //! Every value arrives as text and is checked in [`crate::commands::config`], so that each error names the
 //! option, the value and the rule in one line.
 
+pub mod depth;
 pub mod multi_head;
 pub mod shared;
 pub mod softmax_spikiness;
@@ -44,6 +45,7 @@ enum Command {
     Variance(variance::VarianceArguments),
     SoftmaxSpikiness(softmax_spikiness::SoftmaxSpikinessArguments),
     MultiHead(multi_head::MultiHeadArguments),
+    Depth(depth::DepthArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -57,6 +59,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Variance(arguments) => commands::variance::run(&arguments, &invocation),
         Command::SoftmaxSpikiness(arguments) => commands::softmax_spikiness::run(&arguments, &invocation),
+        Command::Depth(arguments) => commands::depth::run(&arguments, &invocation),
         Command::MultiHead(arguments) => commands::multi_head::run(&arguments, &invocation),
     };
     match result {

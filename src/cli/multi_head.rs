@@ -17,6 +17,7 @@ pub const PER_HEAD: &str = "d_model/heads";
 #[command(
     mut_arg("dk", |dk| dk.default_value(PER_HEAD).help("Width of queries and keys of a head: a list or a doubling range")),
     mut_arg("queries", |n| n.default_value("64").help("Number of tokens n (of queries, with --cross): a list or a doubling range")),
+    mut_arg("detect", |detect| detect.default_value("2%")),
     mut_arg("entries", |law| law.help(
         "Law of the entries of tokens and weights, standardised: normal, uniform, rademacher, laplace, student-t:NU"
     )),

@@ -7,6 +7,7 @@ use super::parse;
 use crate::attention::Precision;
 use crate::cli::multi_head::PER_HEAD;
 use crate::cli::shared::SharedArguments;
+use crate::theory::multi_head::width_of_a_head;
 
 /// Wider tokens and more heads than any model has: a slip of the keyboard.
 const LARGEST: u64 = 1 << 20;
@@ -21,10 +22,10 @@ pub fn with_width_of_a_head(typed: &SharedArguments, d_model: usize, heads: usiz
     if typed.dk != PER_HEAD {
         return Ok(typed.clone());
     }
-    if !d_model.is_multiple_of(heads) {
+    let Some(width) = width_of_a_head(d_model, heads) else {
         bail!("--heads {heads}: must divide --d-model {d_model}, or give the width of a head by --dk");
-    }
-    Ok(SharedArguments { dk: (d_model / heads).to_string(), ..typed.clone() })
+    };
+    Ok(SharedArguments { dk: width.to_string(), ..typed.clone() })
 }
 
 /// Refuses shared options that play no part where tokens and weights are drawn.

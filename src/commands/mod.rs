@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod deliver;
+pub mod depth;
 mod layer;
 pub mod multi_head;
 mod parse;

@@ -9,6 +9,7 @@
 
 pub mod calibration;
 mod claim;
+pub mod depth;
 mod draw;
 pub mod engine;
 pub mod judge;

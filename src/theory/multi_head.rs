@@ -77,6 +77,11 @@ pub struct LogitMoments {
     pub head_correlation: f64,
 }
 
+/// The width that h heads share d_model by, d_model/h; None where h does not divide it.
+pub fn width_of_a_head(d_model: usize, heads: usize) -> Option<usize> {
+    d_model.is_multiple_of(heads).then_some(d_model / heads)
+}
+
 impl Layer {
     /// Distinct weight matrices: h + 2h_kv + 1 (3h + 1 for h_kv = h); tied, 2h + 1.
     pub fn matrices(&self) -> usize {

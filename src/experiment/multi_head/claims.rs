@@ -40,17 +40,20 @@ pub(super) fn claims(setting: &MultiHeadSetting) -> Vec<Claim> {
     if layer.bias == Bias::Drawn {
         push("bias_difference".into(), None, Judged::Within { rounding });
     }
-    if setting.source == KeySource::SameTokens && layer.keys == KeyWeights::Tied {
-        push("symmetry_error".into(), None, Judged::Within { rounding });
-    }
     let moments = layer.logit_moments(setting.entries);
     let trials = |value: fn(&LogitMoments) -> f64, unit: f64| Judged::Trials {
         expected: moments.as_ref().map(value),
         unit,
         unjudged: None,
     };
-    if setting.source == KeySource::SameTokens {
-        push("transpose_correlation".into(), None, trials(|moments| moments.transpose_correlation, 1.0));
+    match (setting.source, layer.keys) {
+        (KeySource::SameTokens, KeyWeights::Tied) => {
+            push("symmetry_error".into(), None, Judged::Within { rounding });
+        }
+        (KeySource::SameTokens, KeyWeights::Separate) => {
+            push("transpose_correlation".into(), None, trials(|moments| moments.transpose_correlation, 1.0));
+        }
+        (KeySource::OtherTokens, _) => {}
     }
     if layer.heads > 1 {
         push("head_correlation".into(), None, trials(|moments| moments.head_correlation, 1.0));
@@ -87,7 +90,7 @@ pub(super) fn claims(setting: &MultiHeadSetting) -> Vec<Claim> {
 }
 
 /// How a statistic is held against theory.
-enum Judged {
+pub(in crate::experiment) enum Judged {
     /// The same in every trial.
     Fixed { value: f64, rounding: f64 },
     /// Zero but for rounding; the largest over the trials.
@@ -99,7 +102,7 @@ enum Judged {
 }
 
 impl Judged {
-    fn claim(self, statistic: String, scale: Option<Scale>, column: usize) -> Claim {
+    pub(in crate::experiment) fn claim(self, statistic: String, scale: Option<Scale>, column: usize) -> Claim {
         let exact = |value| Some(Expected { value, kind: TheoryKind::Exact });
         let mean = Estimator::Mean { column };
         let (estimator, expected, null) = match self {

@@ -11,7 +11,7 @@
 //! | `length_difference` | largest \|S_ij − S′_ij\| over the size of its terms; S′ are the logits of the first tokens (at most 8, at most half of them) alone, by the same matrices |
 //! | `bias_difference` | the same for S′ by a column of ones in place of explicit biases |
 //! | `symmetry_error` | the same for S_ij − S_ji, tied self-attention only |
-//! | `transpose_correlation` | mean (S_ij − μ)(S_ji − μ) over heads and i ≠ j, over Var S of theory |
+//! | `transpose_correlation` | mean (S_ij − μ)(S_ji − μ) over heads and i ≠ j, over Var S of theory; separate W_k, self-attention |
 //! | `head_correlation` | mean (S_ij − μ)(S′_ij − μ) over pairs of heads and tokens, over Var S of theory |
 //! | `logit_mean:headI`, `logit_variance:headI` | mean of S_ij, mean of (S_ij − μ)², μ the expected mean |
 //! | `diagonal_mean` | mean of S_ii over heads |
@@ -36,9 +36,9 @@ use crate::sampling::{Entries, TrialStream, parameter_point};
 use crate::theory::multi_head::{Bias, KeyWeights, Layer};
 use measure::Pairs;
 
-pub(in crate::experiment) use claims::gamma;
-pub(in crate::experiment) use draw::scaled;
-pub use draw::{DrawLayer, KeySource, LayerDraw};
+pub(in crate::experiment) use claims::{Judged, gamma};
+pub use draw::{DrawLayer, KeySource, LayerDraw, Memory};
+pub(in crate::experiment) use draw::{layer_weights, scaled};
 
 /// Queries that go through the softmax and the output projection, and tokens of the second length, at most.
 const FEW: usize = 8;
@@ -148,13 +148,13 @@ impl<D: DrawLayer, A: MultiHead> MultiHeadExperiment<D, A> {
             values.push(measure::difference(&logits, &self.logits(&of_ones), &sizes));
         }
         let same_tokens = self.setting.source == KeySource::SameTokens;
-        if same_tokens && keys == KeyWeights::Tied {
-            values.push(measure::asymmetry(&logits, &sizes));
-        }
         let moments = self.setting.layer.logit_moments(self.setting.entries);
         let (center, variance) = moments.map_or((0.0, 1.0), |moments| (moments.mean, moments.variance));
         if same_tokens {
-            values.push(measure::transpose_products(&logits, center) / variance);
+            values.push(match keys {
+                KeyWeights::Tied => measure::asymmetry(&logits, &sizes),
+                KeyWeights::Separate => measure::transpose_products(&logits, center) / variance,
+            });
         }
         if logits.len() > 1 {
             values.push(measure::head_products(&logits, self.pairs(), center) / variance);
@@ -178,7 +178,7 @@ fn first_half(tokens: &DMatrix<f64>) -> DMatrix<f64> {
 }
 
 impl<D: DrawLayer, A: MultiHead> Experiment for MultiHeadExperiment<D, A> {
-    type Workspace = ();
+    type Workspace = Memory;
 
     fn sizes(&self) -> Sizes {
         self.setting.sizes
@@ -198,9 +198,14 @@ impl<D: DrawLayer, A: MultiHead> Experiment for MultiHeadExperiment<D, A> {
         self.claims.iter().map(name).collect()
     }
 
-    fn trial(&self, stream: &TrialStream, _: Inside, _: &mut ()) -> Vec<f64> {
+    fn trial(&self, stream: &TrialStream, _: Inside, memory: &mut Memory) -> Vec<f64> {
         let MultiHeadSetting { layer, sizes, source, .. } = &self.setting;
-        self.measure(&self.source.draw(stream, layer, *sizes, *source))
+        let drawn = self.source.draw(stream, layer, *sizes, *source, memory);
+        let values = self.measure(&drawn);
+        memory.keep_weights(drawn.weights);
+        memory.keep(drawn.queries_from);
+        drawn.keys_from.into_iter().for_each(|tokens| memory.keep(tokens));
+        values
     }
 
     fn claims(&self) -> Vec<Claim> {

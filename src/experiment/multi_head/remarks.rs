@@ -19,9 +19,13 @@ pub fn remarks(settings: &[&MultiHeadSetting], rows: &[Row]) -> Vec<String> {
         values.fold(None, |largest: Option<f64>, value| Some(largest.map_or(value, |largest| largest.max(value))))
     };
     if let Some(difference) = largest("length_difference") {
+        let how = match difference {
+            0.0 => "to the last bit".to_string(),
+            difference => format!("to {difference:.1e} of the size of their terms"),
+        };
         sentences.push(format!(
             "No shape holds the number of tokens: the same matrices gave the first tokens alone the logits that they have \
-             among all, to {difference:.1e} of the size of their terms."
+             among all, {how}."
         ));
     }
     if first.layer.keys == KeyWeights::Tied && first.source == KeySource::SameTokens {

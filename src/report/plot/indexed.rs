@@ -107,9 +107,10 @@ fn one(picture: &mut Picture, panel: &Panel, (x, y): (f64, f64), series: usize) 
         true => log_ticks(10f64.powf(vertical.low), 10f64.powf(vertical.high)),
         false => linear_ticks(vertical.low, vertical.high, 4),
     };
+    let digits = if logarithmic { 1 } else { digits(&ticks) };
     for tick in ticks {
         picture.line(&[(left, place(tick)), (right, place(tick))], GRID, 1.0);
-        picture.text((left - 7.0, place(tick)), trimmed(&significant(tick, 3)), 13.0, Anchor::Right, INK);
+        picture.text((left - 7.0, place(tick)), trimmed(&significant(tick, digits)), 13.0, Anchor::Right, INK);
     }
     let step = ((last - first) / 12 + 1) as usize;
     for number in (first..=last).step_by(step) {
@@ -130,6 +131,14 @@ fn one(picture: &mut Picture, panel: &Panel, (x, y): (f64, f64), series: usize) 
         }
         picture.mark((at, place(point.row.estimate.unwrap_or(0.0))), Marker::of(point.series), colour);
     }
+}
+
+/// Significant digits that tell neighbouring ticks apart.
+fn digits(ticks: &[f64]) -> usize {
+    let [first, second, ..] = ticks else { return 3 };
+    let largest = ticks.iter().fold(0.0f64, |largest, tick| largest.max(tick.abs()));
+    let places = |value: f64| value.log10().floor() as i32;
+    (places(largest) - places((second - first) * 1.000_001) + 1).clamp(1, 15) as usize
 }
 
 /// The axis of a panel's values, and whether it is logarithmic.
@@ -182,6 +191,14 @@ mod tests {
         let svg = draw(&rows).expect("a picture").to_svg().expect("drawn");
         assert!(svg.contains("entropy") && !svg.contains("token_mean") && svg.contains("depth by layer"));
         assert!(draw(&rows[2..]).is_none());
+    }
+
+    #[test]
+    fn neighbouring_ticks_have_different_labels() {
+        assert_eq!(digits(&[0.998, 1.0, 1.002]), 4);
+        assert_eq!(digits(&[63.8, 63.9, 64.0]), 3);
+        assert_eq!(digits(&[-0.005, 0.0, 0.005]), 1);
+        assert_eq!(digits(&[0.0, 20.0, 40.0]), 1);
     }
 
     #[test]
