@@ -173,6 +173,8 @@ SECTIONS = {
     "mean": ("mean.txt", lambda: fenced(text("mean"))),
     "correlation": ("correlation.txt", lambda: fenced(text("correlation"))),
     "spikiness": ("spikiness.txt", lambda: fenced(text("spikiness"))),
+    "heads": ("heads.txt", lambda: fenced(text("heads"))),
+    "depth": ("depth.txt", lambda: fenced(text("depth"))),
     "calibration": ("calibration.csv", calibration),
     "power": ("power.csv", power),
     "benchmark": ("benchmark.csv", benchmark),

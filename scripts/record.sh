@@ -37,6 +37,8 @@ record sweep 'attn variance --dk 16..1024 --format table; echo "exit code $?"'
 record mean 'attn variance --dk 64 --mean 0.1 --format table; echo "exit code $?"'
 record correlation 'attn variance --dk 64 --queries 64 --correlation 0.3 --format table; echo "exit code $?"'
 record spikiness 'attn softmax-spikiness --dk 64 --format table; echo "exit code $?"'
+record heads 'attn multi-head --d-model 256 --heads 4 --scale none --format table; echo "exit code $?"'
+record depth 'attn depth --layers 3 --norm none --no-residual --no-mlp --format table; echo "exit code $?"'
 record small 'attn variance --dk 64 --queries 8 --trials 1 --format table; echo "exit code $?"'
 record csv 'attn variance --dk 64 --quiet | head -n 3'
 record json "attn variance --dk 64 --quiet --format json | head -n 7"

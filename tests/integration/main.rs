@@ -1,9 +1,11 @@
 //! Behaviour of the whole program and of its parts in processes of their own.
 
 mod architecture;
+mod depth;
 mod exit_codes;
 mod golden;
 mod interrupt;
+mod multi_head;
 mod output;
 mod per_trial;
 mod precisions;

@@ -7,8 +7,10 @@
 //! In a debug build only the small cells run (`SEEDS` is cut), so that `cargo test` stays short.
 
 mod calibration;
+mod depth;
 mod faults;
 mod memory;
+mod multi_head;
 mod mutants;
 mod power;
 mod softmax_spikiness;

@@ -7,7 +7,9 @@
 //!   pre-norm |x|² = Dσ²/(σ² + ε) up to the norm and E(x·y)² = D²/(D − 1) on its sphere: the same to a share of
 //!   2ε·E σ⁻² + 1/(N(D − 1)), stated as an allowance.
 //! * `carried_over`: the last matrix of each part is independent of what stands before it, with mean 0. So E is 1 with the
-//!   residual (no norm or pre-norm), and 0 without it, whatever the norm (LayerNorm is odd).
+//!   residual (no norm or pre-norm), and 0 without it, whatever the norm (LayerNorm is odd). It is claimed where the input's
+//!   length scatters little: in the first block, and in all of a pre-norm stack with residual. Deeper in the others a trial's
+//!   value has heavy tails, which no test over trials here keeps its rate with (6.7 % measured for 5 %).
 //!
 //! All other rows are measured.
 
@@ -48,9 +50,10 @@ pub(super) fn claims(setting: &DepthSetting) -> Vec<Claim> {
             "carried_over",
             layer,
             match (setting.residual, setting.norm) {
-                (Residual::LeftOut, _) => trials(0.0, 1.0),
-                (Residual::Added, NormPlace::Pre | NormPlace::None) => trials(1.0, 0.0),
-                (Residual::Added, NormPlace::Post) => Judged::Measured,
+                (Residual::LeftOut, _) if layer == 1 => trials(0.0, 1.0),
+                (Residual::Added, NormPlace::Pre) => trials(1.0, 0.0),
+                (Residual::Added, NormPlace::None) if layer == 1 => trials(1.0, 0.0),
+                _ => Judged::Measured,
             },
         );
         push("logit_variance", layer, Judged::Measured);

@@ -6,6 +6,8 @@ use crate::report::Row;
 
 /// From this mean cosine on, tokens are as good as one.
 const COLLAPSED: f64 = 0.99;
+/// From this on they have more in common than of their own.
+const ALIKE: f64 = 0.5;
 
 /// Two sentences for each parameter point: how alike the tokens become, and how far a change of the input carries.
 pub fn remarks(settings: &[&DepthSetting], rows: &[Row]) -> Vec<String> {
@@ -33,20 +35,22 @@ fn sentences(setting: &DepthSetting, cosines: &[f64], gradient: f64, name_point:
     };
     let last = cosines[setting.layers];
     let collapsed = cosines.iter().position(|&cosine| cosine >= COLLAPSED);
+    let after = format!("their mean cosine is {last:.2} after {} layers", setting.layers);
     let alike = match collapsed {
         Some(layer) => format!(
             "the tokens collapse to one: their mean cosine is {:.4} after layer {layer} and {last:.4} after the last",
             cosines[layer]
         ),
-        None => format!("the tokens stay apart: their mean cosine is {last:.2} after {} layers", setting.layers),
+        None if last >= ALIKE => format!("the tokens grow alike: {after}"),
+        None => format!("the tokens stay apart: {after}"),
     };
     let why = match (collapsed, setting.residual, setting.mlp) {
         (Some(_), Residual::LeftOut, MlpPart::LeftOut) => {
             "; attention alone loses rank doubly exponentially with depth (Dong et al. 2021)"
         }
-        (Some(_), Residual::LeftOut, MlpPart::Width(_)) => "; without the residual the MLP alone does not stop it",
+        (Some(_), Residual::LeftOut, MlpPart::Width(_)) => "; the MLP alone does not stop it",
         (None, Residual::Added, _) => {
-            "; the residual keeps each token's own part (without it, --no-residual, they collapse)"
+            "; the residual holds off the collapse that attention alone shows (--no-residual --no-mlp)"
         }
         _ => "",
     };
@@ -130,8 +134,14 @@ mod tests {
     #[test]
     fn tokens_that_stay_apart_are_told_with_what_keeps_them() {
         let text = words(Residual::Added, [0.0, 0.1, 0.2]);
-        assert!(text.contains("stay apart: their mean cosine is 0.20 after 2 layers; the residual keeps"), "{text}");
+        assert!(
+            text.contains("stay apart: their mean cosine is 0.20 after 2 layers; the residual holds off"),
+            "{text}"
+        );
         // Nothing is claimed of a remedy that is not there.
-        assert!(!words(Residual::LeftOut, [0.0, 0.1, 0.2]).contains("the residual keeps"));
+        assert!(!words(Residual::LeftOut, [0.0, 0.1, 0.2]).contains("the residual"));
+        assert!(
+            words(Residual::Added, [0.0, 0.1, 0.6]).contains("grow alike: their mean cosine is 0.60 after 2 layers")
+        );
     }
 }
