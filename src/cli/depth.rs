@@ -29,7 +29,7 @@ use super::shared::SharedArguments;
     after_help = "Rows of one layer are named token_cosine:layer3 and so on; layer 0 is the input. The defaults run in some seconds; \
     the trials are planned from a pilot of 512 trials.\n\nExamples:\n  \
     attn depth --norm none --no-residual --no-mlp    pure attention: the tokens collapse to one\n  \
-    attn depth --layers 12 --plot depth.svg          post-norm with residual and MLP: they stay apart\n  \
+    attn depth --layers 12 --plot depth.svg          post-norm with residual and MLP: far slower\n  \
     attn depth --norm pre --layers 24 --trials 100   pre-norm, deeper\n\n\
     Exit codes: 0 every claim upheld · 1 a claim rejected · 2 wrong usage · 3 undecided (too few trials)"
 )]

@@ -8,10 +8,25 @@ fn attn(arguments: &[&str]) -> Output {
     program.expect("the program starts")
 }
 
-/// A run of a small layer: 11 is no multiple of 3, so the width of a head is given.
+/// A run of a small layer: 23 is no multiple of 3, so the width of a head is given.
 fn small(extra: &[&str]) -> Output {
-    let sizes = ["--d-model", "11", "--heads", "3", "--dk", "5", "-n", "7", "--trials", "700", "--detect", "50%", "-q"];
-    attn(&[&sizes, extra].concat())
+    let heads: &[&str] = if extra.contains(&"--heads") { &[] } else { &["--heads", "3"] };
+    let sizes = [
+        "--d-model",
+        "23",
+        "--dk",
+        "5",
+        "-n",
+        "31",
+        "--trials",
+        "2000",
+        "--false-alarm",
+        "0.05",
+        "--detect",
+        "50%",
+        "-q",
+    ];
+    attn(&[&sizes, heads, extra].concat())
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -46,13 +61,13 @@ fn a_correct_layer_is_upheld_with_a_row_for_each_head() {
         assert_eq!(theory(&rows, &format!("logit_variance:head{head}"), "inv-sqrt-dk"), 1.0);
     }
     assert!(!rows.iter().any(|row| row["statistic"] == "logit_mean:head4"));
-    // 3h + 1, and 9·11·5 + 15·11.
-    assert_eq!((theory(&rows, "weight_matrices", ""), theory(&rows, "parameters", "")), (10.0, 660.0));
-    assert_eq!(theory(&rows, "transpose_correlation", ""), 1.0 / 11.0);
+    // 3h + 1, and 9·23·5 + 15·23.
+    assert_eq!((theory(&rows, "weight_matrices", ""), theory(&rows, "parameters", "")), (10.0, 1380.0));
+    assert_eq!(theory(&rows, "transpose_correlation", ""), 1.0 / 23.0);
     for row in &rows {
         let verdict = if row["statistic"] == "output_variance" { "measured" } else { "upheld" };
         assert_eq!(row["verdict"], verdict, "{row:?}");
-        assert_eq!((row["d_k"].as_str(), row["n_queries"].as_str(), row["n_keys"].as_str()), ("5", "7", "7"));
+        assert_eq!((row["d_k"].as_str(), row["n_queries"].as_str(), row["n_keys"].as_str()), ("5", "31", "31"));
     }
 }
 
@@ -61,14 +76,14 @@ fn tied_matrices_make_the_diagonal_stand_out_and_the_table_says_so() {
     let output = small(&["--tied", "--bias", "--format", "csv"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     let found = rows(&output);
-    // d(D + 1)/D, and what theory::multi_head derives at D + 1 = 12, by hand: (25·12 + 5·144 + 5·12)/121 − (5/11)².
-    assert!((theory(&found, "diagonal_mean", "none") - 60.0 / 11.0).abs() < 1e-13);
-    assert!((theory(&found, "logit_variance:head2", "none") - (1080.0 - 25.0) / 121.0).abs() < 1e-13);
+    // d(D + 1)/D, and what theory::multi_head derives at D + 1 = 24, by hand: (25·24 + 5·576 + 5·24)/529 − (5/23)².
+    assert!((theory(&found, "diagonal_mean", "none") - 120.0 / 23.0).abs() < 1e-13);
+    assert!((theory(&found, "logit_variance:head2", "none") - (3600.0 - 25.0) / 529.0).abs() < 1e-13);
     assert_eq!(theory(&found, "symmetry_error", ""), 0.0);
     assert_eq!(theory(&found, "weight_matrices", ""), 7.0);
     assert!(found.iter().any(|row| row["statistic"] == "bias_difference" && row["verdict"] == "upheld"));
     let table = text(&small(&["--tied", "--format", "table"]).stdout).replace('\n', " ");
-    assert!(table.contains("2h + 1 = 7 matrices: W_q,1 … W_q,3 (11×5 each), W_k = W_q,"), "{table}");
+    assert!(table.contains("2h + 1 = 7 matrices: W_q,1 … W_q,3 (23×5 each), W_k = W_q,"), "{table}");
     assert!(table.contains("√d_k = 2.24 in theory"), "{table}");
     assert!(table.contains("No shape holds the number of tokens"), "{table}");
 }
@@ -78,29 +93,13 @@ fn cross_attention_and_grouped_heads_have_their_sizes() {
     let output = small(&["--cross", "13", "--dv", "2", "--format", "csv"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     let found = rows(&output);
-    assert!(found.iter().all(|row| row["n_queries"] == "7" && row["n_keys"] == "13"));
+    assert!(found.iter().all(|row| row["n_queries"] == "31" && row["n_keys"] == "13"));
     assert!(
         !found.iter().any(|row| row["statistic"] == "diagonal_mean" || row["statistic"] == "transpose_correlation")
     );
-    // 2·3 matrices of 11×5, 3 of 11×2, one of 6×11.
-    assert_eq!(theory(&found, "parameters", ""), 330.0 + 66.0 + 66.0);
-    let grouped = attn(&[
-        "--d-model",
-        "12",
-        "--heads",
-        "4",
-        "--kv-heads",
-        "2",
-        "-n",
-        "5",
-        "--trials",
-        "700",
-        "--detect",
-        "50%",
-        "-q",
-        "--format",
-        "csv",
-    ]);
+    // 2·3 matrices of 23×5, 3 of 23×2, one of 6×23.
+    assert_eq!(theory(&found, "parameters", ""), 690.0 + 138.0 + 138.0);
+    let grouped = small(&["--heads", "4", "--kv-heads", "2", "--format", "csv"]);
     assert_eq!(grouped.status.code(), Some(0), "{}", text(&grouped.stdout));
     let found = rows(&grouped);
     assert_eq!(theory(&found, "weight_matrices", ""), 9.0);
@@ -120,7 +119,7 @@ fn threads_do_not_change_a_bit_and_trials_are_written() {
     assert!(one.0.len() > 1000);
     assert_eq!(one, run("3"));
     let trials = text(&one.1);
-    assert_eq!(trials.lines().count(), 701);
+    assert_eq!(trials.lines().count(), 2001);
     assert!(trials.lines().next().expect("a header").contains(",logit_variance:head3:inv-sqrt-dk"));
     let picture = std::fs::read_to_string(file("heads.svg")).expect("written");
     assert!(picture.contains("multi-head by head") && picture.contains("logit_variance, no scale"));

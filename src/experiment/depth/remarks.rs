@@ -50,7 +50,7 @@ fn sentences(setting: &DepthSetting, cosines: &[f64], gradient: f64, name_point:
         }
         (Some(_), Residual::LeftOut, MlpPart::Width(_)) => "; the MLP alone does not stop it",
         (None, Residual::Added, _) => {
-            "; the residual holds off the collapse that attention alone shows (--no-residual --no-mlp)"
+            "; the residual slows the collapse that attention alone shows (--no-residual --no-mlp)"
         }
         _ => "",
     };
