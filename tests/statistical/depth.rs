@@ -117,7 +117,7 @@ impl Transformer for Fault {
 
 fn rejected(fault: Fault, setting: DepthSetting) -> Vec<String> {
     let rates = ErrorRates { false_alarm: 1e-6, miss: 1e-3, detect: 0.5 };
-    let outcome = outcome_of(&DepthExperiment::with_parts(setting, fault), 1500, 3);
+    let outcome = outcome_of(&DepthExperiment::with_parts(setting, fault), 5000, 3);
     let rows = judge::rows(&[outcome], &[], &rates, |row| row);
     rows.into_iter().filter(|row| row.verdict == Verdict::Rejected).map(|row| row.statistic).collect()
 }

@@ -155,7 +155,7 @@ impl MultiHead for Fault {
     }
 }
 
-/// The statistics that are rejected at the default false-alarm rate with 1500 trials, without the number of the head, at sizes
+/// The statistics that are rejected at the default false-alarm rate with 5000 trials, without the number of the head, at sizes
 /// where a trial's variance of logits is not too skewed to be judged at that rate.
 fn rejected(fault: Fault, layer: Layer) -> Vec<String> {
     let layer = Layer { d_model: 31, d_k: 7, ..layer };
@@ -163,7 +163,7 @@ fn rejected(fault: Fault, layer: Layer) -> Vec<String> {
     let setting = MultiHeadSetting { sizes, ..setting(layer, KeySource::SameTokens, Entries::Normal) };
     let experiment = MultiHeadExperiment::with_parts(setting, fault, fault);
     let rates = ErrorRates { false_alarm: 1e-6, miss: 1e-3, detect: 0.5 };
-    let rows = judge::rows(&[outcome_of(&experiment, 1500, 5)], &[], &rates, |row| row);
+    let rows = judge::rows(&[outcome_of(&experiment, 5000, 5)], &[], &rates, |row| row);
     let names = rows.iter().filter(|row| row.verdict == Verdict::Rejected);
     names.map(|row| row.statistic.split(':').next().unwrap_or_default().to_string()).collect()
 }
