@@ -145,7 +145,7 @@ mod tests {
         // By hand: 1, 2, 3, 5, 6, 7 have mean 4 and squares about 3 of 4, 1, 0, 4, 9, 16.
         assert_eq!(moments(&logits, Pairs::DifferentTokens, 3.0), (4.0, 34.0 / 6.0));
         assert_eq!(moments(&dmatrix![1.0, 4.0], Pairs::All, 1.0), (2.5, 4.5));
-        assert_eq!(diagonal_mean(&[logits.clone()]), 100.0);
+        assert_eq!(diagonal_mean(std::slice::from_ref(&logits)), 100.0);
         // 1·3, 2·7 and 5·6, twice each.
         assert_eq!(transpose_products(&[logits], 0.0), 94.0 / 6.0);
     }
