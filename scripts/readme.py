@@ -176,6 +176,8 @@ SECTIONS = {
     "positional": ("positional.txt", lambda: fenced(text("positional"))),
     "rotary": ("rotary.txt", lambda: fenced(text("rotary"))),
     "cache": ("cache.txt", lambda: fenced(text("cache"))),
+    "heads": ("heads.txt", lambda: fenced(text("heads"))),
+    "depth": ("depth.txt", lambda: fenced(text("depth"))),
     "calibration": ("calibration.csv", calibration),
     "power": ("power.csv", power),
     "benchmark": ("benchmark.csv", benchmark),

@@ -38,10 +38,12 @@ record mean 'attn variance --dk 64 --mean 0.1 --format table; echo "exit code $?
 record correlation 'attn variance --dk 64 --queries 64 --correlation 0.3 --format table; echo "exit code $?"'
 record spikiness 'attn softmax-spikiness --dk 64 --format table; echo "exit code $?"'
 record mask 'attn mask --format table; echo "exit code $?"'
-record mask_claim 'attn mask --kind window:65 --claim window:64 --queries 256 --format table; echo "exit code $?"'
+record mask-claim 'attn mask --kind window:65 --claim window:64 --queries 256 --format table; echo "exit code $?"'
 record positional 'attn positional --offset 1,64 --scale inv-sqrt-dk --format table; echo "exit code $?"'
 record rotary 'attn positional --kind rotary --precision bf16 --offset 1,64 --scale inv-sqrt-dk --format table; echo "exit code $?"'
 record cache 'attn kv-cache --precision bf16 --heads 8 --kv-heads 2 --window 128 --chunk 64 --format table; echo "exit code $?"'
+record heads 'attn multi-head --d-model 256 --heads 4 --scale none --format table; echo "exit code $?"'
+record depth 'attn depth --layers 3 --norm none --no-residual --no-mlp --format table; echo "exit code $?"'
 record small 'attn variance --dk 64 --queries 8 --trials 1 --format table; echo "exit code $?"'
 record csv 'attn variance --dk 64 --quiet | head -n 3'
 record json "attn variance --dk 64 --quiet --format json | head -n 7"

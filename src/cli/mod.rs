@@ -4,8 +4,10 @@
 //! option, the value and the rule in one line.
 
 pub mod complexity;
+pub mod depth;
 pub mod kv_cache;
 pub mod mask;
+pub mod multi_head;
 pub mod positional;
 pub mod shared;
 pub mod softmax_spikiness;
@@ -50,6 +52,8 @@ enum Command {
     Complexity(complexity::ComplexityArguments),
     Positional(positional::PositionalArguments),
     KvCache(kv_cache::KvCacheArguments),
+    MultiHead(multi_head::MultiHeadArguments),
+    Depth(depth::DepthArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -67,6 +71,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Complexity(arguments) => commands::complexity::run(&arguments, &invocation),
         Command::Positional(arguments) => commands::positional::run(&arguments, &invocation),
         Command::KvCache(arguments) => commands::kv_cache::run(&arguments, &invocation),
+        Command::Depth(arguments) => commands::depth::run(&arguments, &invocation),
+        Command::MultiHead(arguments) => commands::multi_head::run(&arguments, &invocation),
     };
     match result {
         Ok(code) => ExitCode::from(code as u8),

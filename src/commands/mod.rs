@@ -3,9 +3,12 @@
 pub mod complexity;
 pub mod config;
 pub mod deliver;
+pub mod depth;
 pub mod kv_cache;
+mod layer;
 pub mod mask;
 mod mask_file;
+pub mod multi_head;
 mod parse;
 pub mod positional;
 mod simulate;

@@ -10,11 +10,13 @@
 pub mod calibration;
 mod claim;
 pub mod complexity;
+pub mod depth;
 mod draw;
 pub mod engine;
 pub mod judge;
 pub mod kv_cache;
 pub mod mask;
+pub mod multi_head;
 pub mod per_trial;
 pub mod plan;
 pub mod positional;

@@ -7,6 +7,7 @@ mod axis;
 mod claims;
 mod cost;
 pub mod growth;
+mod indexed;
 pub mod mask;
 mod picture;
 mod positional;
@@ -52,6 +53,11 @@ impl PictureFormat {
 /// None where there is nothing of either.
 pub fn of_rows(rows: &[Row]) -> Option<Picture> {
     sweep::draw(rows).or_else(|| claims::draw(rows))
+}
+
+/// The picture of rows that are numbered by head or layer (`entropy:layer3`): a panel for each statistic; else [`of_rows`].
+pub fn of_indexed_rows(rows: &[Row]) -> Option<Picture> {
+    indexed::draw(rows).or_else(|| of_rows(rows))
 }
 
 /// Colours that stay apart for the colour-blind (Okabe and Ito 2008, "Color Universal Design").

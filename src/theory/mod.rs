@@ -5,6 +5,7 @@ pub mod cost;
 mod double_double;
 pub mod entry_moments;
 pub mod logits;
+pub mod multi_head;
 pub mod position;
 mod set_partitions;
 pub mod softmax;

@@ -2,11 +2,13 @@
 
 mod architecture;
 mod complexity;
+mod depth;
 mod exit_codes;
 mod golden;
 mod interrupt;
 mod kv_cache;
 mod mask;
+mod multi_head;
 mod output;
 mod per_trial;
 mod positional;

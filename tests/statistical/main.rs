@@ -7,10 +7,12 @@
 //! In a debug build only the small cells run (`SEEDS` is cut), so that `cargo test` stays short.
 
 mod calibration;
+mod depth;
 mod faults;
 mod kv_cache;
 mod mask;
 mod memory;
+mod multi_head;
 mod mutants;
 mod positional;
 mod power;

@@ -119,7 +119,6 @@ fn fixed(statistic: &str, column: usize, expected: f64, bound: f64, unit: f64) -
 
 /// A statistic that cannot be had at this size.
 fn without_test(statistic: &str, column: usize, why: &str) -> Claim {
-    index: None,
     Claim { null: Null::Unjudged(why.to_string()), expected: None, ..fixed(statistic, column, 0.0, 0.0, 1.0) }
 }
 

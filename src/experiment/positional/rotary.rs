@@ -210,7 +210,6 @@ fn of_logits(claim: Claim, law: InputLaw, sizes: Sizes) -> Option<Claim> {
 }
 
 fn self_score(name: &str, column: usize, expected: f64, unit: f64, precision: Precision) -> Claim {
-    index: None,
     let rounds = matches!(precision, Precision::Bf16 | Precision::F16);
     let epsilon = precision.epsilon();
     // Rounding moves each of the two rotated rows by up to 2ε of its length, as often one way as the other.

@@ -254,7 +254,6 @@ struct TokenTheory<'a> {
 
 impl TokenTheory<'_> {
     fn claim(&self, name: &str, scale: Option<Scale>, column: usize, expected: f64, unit: f64) -> Claim {
-        index: None,
         let rounds = matches!(self.precision, Precision::Bf16 | Precision::F16);
         let kind = if rounds { TheoryKind::Approximate } else { TheoryKind::Exact };
         let epsilon = self.precision.epsilon();
@@ -273,7 +272,6 @@ impl TokenTheory<'_> {
     }
 
     fn embedding_variance(&self, column: usize) -> Claim {
-        index: None,
         let entries: Vec<f64> =
             (0..self.sizes.queries as u64).flat_map(|p| self.exact.encoding(self.start + p)).collect();
         let expected = self.law.sd.powi(2) + sample_variance(&entries);
