@@ -19,7 +19,7 @@
 //! is not 0 is a key that is seen. `visible_share` is the share of such weights, `fully_masked_rows` the number of rows
 //! without any.
 //!
-//! At most [`SAMPLED_ROWS`] rows with a hidden key are replaced and differentiated in a trial, others in the next.
+//! At most four rows with a hidden key are replaced and differentiated in a trial, others in the next.
 
 mod claims;
 mod leak;
@@ -40,7 +40,7 @@ use leak::{Leaks, TokenBuffers};
 
 /// A finite fill beyond this is its own distance from any logit.
 const LARGEST_FILL_MEASURED: f64 = 1e6;
-/// Rows of one trial whose hidden keys are replaced.
+/// Rows of one trial whose hidden keys are replaced (said above).
 const SAMPLED_ROWS: usize = 4;
 /// Logits formed at once.
 const BLOCK_LOGITS: usize = 1 << 16;
