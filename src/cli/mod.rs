@@ -36,7 +36,8 @@ const EXIT_USAGE: u8 = 2;
                   false-alarm and miss rates you chose.",
     after_help = "Exit codes: 0 every claim upheld · 1 a claim rejected · 2 wrong usage, nothing written · \
                   3 undecided (too few trials).\n\n\
-                  Examples:\n  attn variance --dk 64\n  attn variance --dk 16..1024 -o sweep.csv"
+                  Examples:\n  attn variance --dk 64\n  attn variance --dk 16..1024 -o sweep.csv\n  attn mask --kind window:65 --claim window:64\n  \
+                  attn complexity --plot cost.png"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -50,9 +51,9 @@ enum Command {
     SoftmaxSpikiness(softmax_spikiness::SoftmaxSpikinessArguments),
     Mask(mask::MaskArguments),
     Complexity(complexity::ComplexityArguments),
+    MultiHead(multi_head::MultiHeadArguments),
     Positional(positional::PositionalArguments),
     KvCache(kv_cache::KvCacheArguments),
-    MultiHead(multi_head::MultiHeadArguments),
     Depth(depth::DepthArguments),
 }
 
@@ -69,10 +70,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::SoftmaxSpikiness(arguments) => commands::softmax_spikiness::run(&arguments, &invocation),
         Command::Mask(arguments) => commands::mask::run(&arguments, &invocation),
         Command::Complexity(arguments) => commands::complexity::run(&arguments, &invocation),
+        Command::MultiHead(arguments) => commands::multi_head::run(&arguments, &invocation),
         Command::Positional(arguments) => commands::positional::run(&arguments, &invocation),
         Command::KvCache(arguments) => commands::kv_cache::run(&arguments, &invocation),
         Command::Depth(arguments) => commands::depth::run(&arguments, &invocation),
-        Command::MultiHead(arguments) => commands::multi_head::run(&arguments, &invocation),
     };
     match result {
         Ok(code) => ExitCode::from(code as u8),

@@ -40,7 +40,7 @@ use leak::{Leaks, TokenBuffers};
 
 /// A finite fill beyond this is its own distance from any logit.
 const LARGEST_FILL_MEASURED: f64 = 1e6;
-/// Rows of one trial whose hidden keys are replaced (said above).
+/// Rows of one trial whose hidden keys are replaced: four, as said above.
 const SAMPLED_ROWS: usize = 4;
 /// Logits formed at once.
 const BLOCK_LOGITS: usize = 1 << 16;
