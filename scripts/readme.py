@@ -173,6 +173,8 @@ SECTIONS = {
     "mean": ("mean.txt", lambda: fenced(text("mean"))),
     "correlation": ("correlation.txt", lambda: fenced(text("correlation"))),
     "spikiness": ("spikiness.txt", lambda: fenced(text("spikiness"))),
+    "mask": ("mask.txt", lambda: fenced(text("mask"))),
+    "mask-claim": ("mask-claim.txt", lambda: fenced(text("mask-claim"))),
     "positional": ("positional.txt", lambda: fenced(text("positional"))),
     "rotary": ("rotary.txt", lambda: fenced(text("rotary"))),
     "cache": ("cache.txt", lambda: fenced(text("cache"))),

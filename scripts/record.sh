@@ -46,7 +46,7 @@ record heads 'attn multi-head --d-model 256 --heads 4 --scale none --format tabl
 record depth 'attn depth --layers 3 --norm none --no-residual --no-mlp --format table; echo "exit code $?"'
 record small 'attn variance --dk 64 --queries 8 --trials 1 --format table; echo "exit code $?"'
 record csv 'attn variance --dk 64 --quiet | head -n 3'
-record json "attn variance --dk 64 --quiet --format json | head -n 7"
+record json "attn variance --dk 64 --quiet --format json | head -n 8"
 record error 'attn variance --dk 0; echo "exit code $?"'
 
 # What a test does that takes the n·m logits of one draw for independent: |s²/d − 1| beyond the two-sided normal

@@ -51,11 +51,10 @@ impl MaskTheory<'_> {
     /// All claims, in the order of the columns.
     pub(super) fn claims(&self, scales: &[Scale], detail: Detail) -> Vec<Claim> {
         let share = self.mask.visible_share();
-        // One cell more or less is a fault: half a cell is rounding.
-        let half_a_cell = 0.5 / (self.sizes.queries as f64 * self.sizes.keys as f64);
-        let fixed = [(share, half_a_cell), (self.mask.fully_masked_rows() as f64, 0.5)];
-        let of_mask = |(column, (value, rounding))| Claim {
-            null: Null::Exact { model: NullModel::fixed(value), rounding },
+        let fixed = [share, self.mask.fully_masked_rows() as f64];
+        // Counts, and one quotient formed in the same way: nothing is rounded differently.
+        let of_mask = |(column, value)| Claim {
+            null: Null::Exact { model: NullModel::fixed(value), rounding: 0.0 },
             ..claim(MASK_MEASURES[column], None, None, column, Some(exact(value)))
         };
         let mut claims: Vec<Claim> = fixed.into_iter().enumerate().map(of_mask).collect();

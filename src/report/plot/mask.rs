@@ -100,7 +100,9 @@ fn weights_panel(picture: &mut Picture, portrait: &MaskPortrait) {
         if high > low { 0.15 + 0.85 * ((weight / low).ln() / (high / low).ln()).clamp(0.0, 1.0) } else { 1.0 }
     };
     cells(picture, WEIGHTS_LEFT, &portrait.weights, |weight, index| match weight {
-        weight if weight > 0.0 => mix(HIDDEN, if wrong(index) { WRONG } else { BLUE }, share(weight)),
+        // What should not be there must be seen however small it is.
+        weight if weight > 0.0 && wrong(index) => mix(HIDDEN, WRONG, share(weight).max(0.7)),
+        weight if weight > 0.0 => mix(HIDDEN, BLUE, share(weight)),
         _ if wrong(index) => HIDDEN,
         _ => EMPTY,
     });
