@@ -51,6 +51,7 @@
 pub mod attention;
 pub mod cli;
 pub mod commands;
+pub mod diagnosis;
 pub mod experiment;
 pub mod number;
 pub mod report;
