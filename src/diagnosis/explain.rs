@@ -260,7 +260,8 @@ fn added_after(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &Model) -> Op
         (0..evidence.keys).filter(move |&key| !view.visible[key]).map(move |key| view.weights[key])
     });
     let (low, high) = hidden.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), w| (low.min(w), high.max(w)));
-    if high >= -0.5 {
+    // No hidden cell at all leaves −∞.
+    if high >= -0.5 || !high.is_finite() {
         return None;
     }
     let number = evidence.head.mask.as_ref().and_then(|mask| mask.fill).unwrap_or(low.round());

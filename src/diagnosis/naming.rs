@@ -39,6 +39,8 @@ pub struct Name {
 pub enum Meaning {
     /// The expected scale.
     Expected,
+    /// 1/√d where another scale is expected.
+    Standard,
     /// 1.
     Unscaled,
     /// 1/d.
@@ -67,7 +69,7 @@ pub fn names(scale: f64, error: f64, expected: f64, expected_text: &str, sizes: 
     let mut candidates: Vec<Name> = Vec::new();
     let mut offer = |text: String, value: f64, meaning: Meaning| candidates.push(Name { text, value, meaning });
     offer(expected_text.to_string(), expected, Meaning::Expected);
-    offer(format!("1/sqrt({d})"), 1.0 / d.sqrt(), Meaning::OtherSize);
+    offer(format!("1/sqrt({d})"), 1.0 / d.sqrt(), Meaning::Standard);
     offer("1".to_string(), 1.0, Meaning::Unscaled);
     offer(format!("1/{d}"), 1.0 / d, Meaning::InverseWidth);
     if sizes.heads > 1 {

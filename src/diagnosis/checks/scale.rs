@@ -146,6 +146,15 @@ fn cause(context: &HeadContext<'_>, name: &Name, declared: bool) -> String {
             "this is 1/sqrt(d_model), d_model = heads*d = {}*{}: the width of the model taken for that of a head",
             sizes.heads, sizes.width
         ),
+        Meaning::Standard => {
+            let ratio = name.value / context.model.scale;
+            let layer = context.contract.layer.filter(|layer| (layer + 1.0 - ratio).abs() < 1e-6);
+            format!(
+                "the textbook's scale is used and the configured one ignored; their ratio is {}{}",
+                significant(ratio, 4),
+                if layer.is_some() { " = layer + 1" } else { "" }
+            )
+        }
         Meaning::Twice => "the scale is applied twice".to_string(),
         Meaning::Multiplied => "QKᵀ is multiplied where it should be divided".to_string(),
         Meaning::OtherSize => "the root of another size was taken: look which axis the width is read from".to_string(),
