@@ -143,8 +143,11 @@ pub fn audit(source: &dyn Source, contract: &Contract, progress: &dyn Fn(usize, 
             wrong_output.extend(
                 own.iter().any(|f| f.check == Check::Output && f.verdict == Verdict::Fail).then_some((batch, index)),
             );
+            let is_faulty = own.iter().any(|finding| finding.verdict == Verdict::Fail);
             findings.extend(own);
-            findings.extend(summary_findings(&summary, sizes.width));
+            // One cause, one finding: rows that a fault makes one-hot are its symptom.
+            let of_summary = summary_findings(&summary, sizes.width);
+            findings.extend(of_summary.into_iter().filter(|finding| finding.verdict == Verdict::Pass || !is_faulty));
             summaries.push(summary);
             progress(batch * heads + index + 1, batches * heads);
         }

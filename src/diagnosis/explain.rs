@@ -321,29 +321,21 @@ fn stages(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &mut Model, causes
         }
         last = if misfit.ratio < last.ratio { misfit } else { last };
     }
+    // Weights that sum to 1 over the cells that have some are a mask's doing, before anything is said of sums.
+    let (found, misfit) = support(evidence, model, reversed);
+    let differs = found.leaked + found.lost > 0;
+    if misfit.fits() && differs {
+        model.mask = MaskUse::Observed;
+        causes.push(Cause::Support(found));
+        return misfit;
+    }
     if let Some(done) = totals(evidence, rows, model, causes) {
         return done;
     }
-    match support(evidence, model, reversed) {
-        Some((found, misfit, sink)) if misfit.fits() => {
-            model.mask = MaskUse::Observed;
-            if let Some(sink) = sink {
-                model.sink = Some(sink);
-                causes.push(Cause::Sink(Some(sink)));
-            }
-            if found.leaked + found.lost > 0 {
-                causes.push(Cause::Support(found));
-            }
-            misfit
-        }
-        Some((found, misfit, _)) => {
-            if found.leaked + found.lost > 0 && found.leaked_weight > 0.0 && misfit.ratio < last.ratio / 10.0 {
-                causes.push(Cause::Support(found));
-            }
-            if misfit.ratio < last.ratio { misfit } else { last }
-        }
-        None => last,
+    if differs && misfit.ratio < last.ratio / 10.0 {
+        causes.push(Cause::Support(found));
     }
+    if misfit.ratio < last.ratio { misfit } else { last }
 }
 
 /// What the hidden cells with weight have in common.
@@ -403,21 +395,21 @@ fn totals(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &mut Model, causes
     let (mut logits, mut predicted) = (vec![0.0; evidence.keys], vec![0.0; evidence.keys]);
     for row in rows {
         let view = row.view(&evidence.key_norms);
-        let Some(fitted) = row_offset(evidence, &view, &plain, true) else { continue };
         let log_sum = plain.weights(&view, &mut logits, &mut predicted);
-        let difference = fitted.offset + log_sum;
-        excess.push(difference);
-        widest = widest.max(fitted.tolerance);
-        // exp(−difference) = 1 + exp(sink − lse).
-        if difference < -fitted.tolerance {
-            sinks.push((-difference).exp_m1().ln() + log_sum);
-        }
         for key in 0..evidence.keys {
             if predicted[key] > 64.0 * underflow {
                 cells += 1;
                 zeros += usize::from(view.weights[key] == 0.0);
             }
             leaked += usize::from(!view.visible[key] && view.weights[key] > underflow);
+        }
+        let Some(fitted) = row_offset(evidence, &view, &plain, true) else { continue };
+        let difference = fitted.offset + log_sum;
+        excess.push(difference);
+        widest = widest.max(fitted.tolerance);
+        // exp(−difference) = 1 + exp(sink − lse).
+        if difference < -fitted.tolerance {
+            sinks.push((-difference).exp_m1().ln() + log_sum);
         }
     }
     if excess.is_empty() || leaked > 0 {
@@ -492,7 +484,7 @@ fn compare_kept(evidence: &Evidence<'_>, model: &Model) -> Misfit {
 }
 
 /// Stage 2 to the end: cells as they are shown by the implementation, over all rows, with the model that hides those.
-fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> Option<(Support, Misfit, Option<f64>)> {
+fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> (Support, Misfit) {
     let underflow = evidence.precisions.floor;
     let (n, m) = (evidence.queries, evidence.keys);
     let mut cells = vec![false; n * m];
@@ -512,7 +504,8 @@ fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> Option<(Su
             row_offset(evidence, &view, model, !reversed).or_else(|| row_offset(evidence, &view, model, false));
         let (mut observed, mut leak) = (vec![false; m], 0.0);
         for key in 0..m {
-            let expected = fitted.as_ref().map_or(0.0, |fitted| (fitted.logits[key] + fitted.offset).exp());
+            // A row without any weight shows nothing.
+            let expected = fitted.as_ref().map_or(1.0, |fitted| (fitted.logits[key] + fitted.offset).exp());
             let visible = view.visible[key];
             observed[key] = if view.weights[key] > 2.0 * underflow {
                 true
@@ -547,5 +540,5 @@ fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> Option<(Su
         leaked_weight: leaked_weight / leaking_rows.max(1) as f64,
         hidden_cells,
     };
-    Some((found, misfit, None))
+    (found, misfit)
 }

@@ -167,7 +167,7 @@ mod tests {
             (8.0, "sqrt(64)", Meaning::Multiplied),
             (0.0866434, "(1/sqrt(64)) * ln 2", Meaning::OtherBase),
             (0.1643990, "1/sqrt(37), 37 = m", Meaning::OtherSize),
-            (0.1147, "no simple expression of the sizes", Meaning::None),
+            (0.1147, "no simple expression of the sizes (1/sqrt of a number from 76.01 to 76.01)", Meaning::None),
         ] {
             assert_eq!(first(scale, 1e-6), (text.to_string(), meaning), "{scale}");
         }

@@ -105,6 +105,11 @@ pub fn compare_output(
 /// What the output says.
 pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     let (Some(values), Some(output)) = (&context.head.values, &context.head.output) else { return Vec::new() };
+    // What is not finite is judged by `finite`.
+    let broken = |matrix: &Matrix| matrix.to_f64().iter().any(|number| !number.is_finite());
+    if broken(values) {
+        return Vec::new();
+    }
     let every_row: Vec<usize> = (0..context.evidence.queries).collect();
     let compare = |against| compare_output(context.evidence, against, values, output, &every_row, &|_| {});
     let has_weights = context.head.weights.is_some() && !context.recovered;

@@ -30,7 +30,7 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
         findings.push(unexplained(context));
         return findings;
     }
-    if !misfit.fits() {
+    if !misfit.fits() || !explanation.causes.is_empty() {
         return findings;
     }
     let (own, plain) = root_mean_squares(context);
