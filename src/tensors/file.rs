@@ -8,24 +8,27 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 
 use super::dtype::{TensorInfo, VoidType};
-use super::npy;
 use super::read::{self, Source, Tensor};
 use super::store::Store;
+use super::{npy, npz, safetensors};
 
 /// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
     /// One array of NumPy.
     Npy,
+    /// Arrays of NumPy in a zip archive.
+    Npz,
+    /// .safetensors of Hugging Face.
+    Safetensors,
 }
 
 /// One array of a file.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub name: String,
-    /// What it is, or why it cannot be read.
-    pub info: Result<TensorInfo, String>,
-    pub source: Source,
+    /// What it is and where, or why it cannot be read.
+    pub array: Result<(TensorInfo, Source), String>,
 }
 
 /// A file of arrays, open for reading. Several threads may read at once.
@@ -67,8 +70,21 @@ impl TensorFile {
     /// As [`TensorFile::open`].
     pub fn open_with(path: impl AsRef<Path>, void: VoidType) -> Result<Self> {
         let path = path.as_ref();
+        let store = Store::open(path).map_err(|error| at(path, &error))?;
+        Self::from_store(path, store, void)
+    }
+
+    /// The file whose content is `bytes`; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`TensorFile::open`].
+    pub fn from_bytes(path: impl AsRef<Path>, bytes: Vec<u8>, void: VoidType) -> Result<Self> {
+        Self::from_store(path.as_ref(), Store::Memory(bytes), void)
+    }
+
+    fn from_store(path: &Path, store: Store, void: VoidType) -> Result<Self> {
         let open = || {
-            let store = Arc::new(Store::open(path)?);
+            let store = Arc::new(store);
             let (format, mut entries) = entries(&store, path, void)?;
             entries.sort_by(|left, right| left.name.cmp(&right.name));
             if let Some(pair) = entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -128,7 +144,8 @@ impl TensorFile {
     ///
     /// # Errors
     /// There is no such array or block or rows, the array cannot be read, the file has become shorter, the memory is not there, or
-    /// a 64-bit integer cannot be held by f64; one line each, with path and name.
+    /// a 64-bit integer cannot be held by f64; one line each, with path and name. The checksum of .npz is compared when the whole
+    /// array is read, or the last block of a compressed one.
     pub fn read_rows(&self, name: &str, leading: &[usize], rows: Range<usize>) -> Result<Tensor> {
         self.read_part(name, leading, Some(rows))
     }
@@ -140,8 +157,8 @@ impl TensorFile {
 
     fn readable(&self, name: &str) -> Result<(&TensorInfo, &Source)> {
         let entry = self.find(name).ok_or_else(|| self.without(name))?;
-        let info = entry.info.as_ref().map_err(|reason| self.of(name, reason))?;
-        Ok((info, &entry.source))
+        let (info, source) = entry.array.as_ref().map_err(|reason| self.of(name, reason))?;
+        Ok((info, source))
     }
 
     fn find(&self, name: &str) -> Option<&Entry> {
@@ -149,8 +166,11 @@ impl TensorFile {
         self.entries.get(index)
     }
 
-    fn of(&self, _name: &str, error: &dyn Display) -> anyhow::Error {
-        at(&self.path, error)
+    fn of(&self, name: &str, error: &dyn Display) -> anyhow::Error {
+        match self.format {
+            FileFormat::Npy => at(&self.path, error),
+            _ => at(&self.path, &format_args!("{}: {error}", shown_name(name))),
+        }
     }
 
     fn without(&self, name: &str) -> anyhow::Error {
@@ -175,16 +195,28 @@ pub(super) fn shown_name(name: &str) -> String {
 
 /// The arrays in the file, by its first bytes.
 fn entries(store: &Arc<Store>, path: &Path, void: VoidType) -> Result<(FileFormat, Vec<Entry>)> {
-    let head = store.head(npy::HEAD)?;
+    let head = store.head(npy::PREFIX)?;
     if head.starts_with(npy::MAGIC) {
+        let head = store.head(npy::head_length(&head))?;
         let header = npy::read_header(&head, store.len(), void)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let source = Source::Plain { store: Arc::clone(store), start: header.data_start };
-        let info = header.info.map_err(|error| error.to_string());
-        return Ok((FileFormat::Npy, vec![Entry { name, info, source }]));
+        let array = header.info.map(|info| (info, source)).map_err(|error| error.to_string());
+        return Ok((FileFormat::Npy, vec![Entry { name, array }]));
     }
-    if head.is_empty() {
-        bail!("is empty; .npy, .npz and .safetensors are read");
+    if npz::begins(&head) {
+        return Ok((FileFormat::Npz, npz::entries(store, void)?));
     }
-    bail!("is no .npy, .npz or .safetensors")
+    if safetensors::begins(&head) {
+        return Ok((FileFormat::Safetensors, safetensors::entries(store)?));
+    }
+    let what = match &head[..] {
+        [] => "is empty",
+        [0x80, 0..=5, ..] => "is a pickle, which is never run",
+        [0x89, b'H', b'D', b'F', ..] => "is HDF5",
+        [b'G', b'G', b'U', b'F', ..] => "is GGUF",
+        [0x1f, 0x8b, ..] => "is compressed by gzip; unpack it first",
+        _ => "is none of the formats that can be read",
+    };
+    bail!("{what}; .npy, .npz and .safetensors are read")
 }

@@ -21,10 +21,15 @@
 mod decode;
 mod dtype;
 mod file;
+mod member;
 mod npy;
+mod npz;
 mod read;
+mod safetensors;
 mod store;
+mod write;
 
 pub use dtype::{ByteOrder, DType, Order, TensorInfo, VoidType};
 pub use file::{FileFormat, TensorFile};
 pub use read::{Tensor, Values};
+pub use write::{write_npy, write_safetensors};

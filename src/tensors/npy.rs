@@ -17,8 +17,20 @@ pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 /// The longest header that is read. NumPy writes some hundred bytes, longer ones for structured types only.
 const LARGEST_HEADER: usize = 1 << 16;
 
-/// Enough bytes of a file for every header that is read.
-pub(super) const HEAD: usize = 12 + LARGEST_HEADER;
+/// The bytes from which [`head_length`] tells how long the header is.
+pub(super) const PREFIX: usize = 12;
+
+/// How many bytes [`read_header`] needs of an array that begins with `prefix`; no more than it would read.
+pub(super) fn head_length(prefix: &[u8]) -> usize {
+    match prefix.get(6..PREFIX) {
+        Some([1, _, low, high, ..]) => 10 + usize::from(u16::from_le_bytes([*low, *high])),
+        Some([_, _, length @ ..]) => {
+            let length = u32::from_le_bytes(length.try_into().unwrap_or_default());
+            PREFIX + usize::try_from(length).unwrap_or(LARGEST_HEADER).min(LARGEST_HEADER)
+        }
+        _ => prefix.len(),
+    }
+}
 
 /// What the header says.
 #[derive(Debug)]
@@ -62,6 +74,17 @@ pub(super) fn read_header(head: &[u8], length: u64, void: VoidType) -> Result<Np
         Ok(info)
     });
     Ok(NpyHeader { data_start, info })
+}
+
+/// The header of version 1.0 that NumPy would write, padded so that the entries begin at a multiple of 64.
+pub(super) fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
+    let shape = super::dtype::shown_shape(shape);
+    let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let length = (10 + text.len() + 1).next_multiple_of(64) - 10;
+    text.extend(std::iter::repeat_n(' ', length - 1 - text.len()));
+    text.push('\n');
+    let length = u16::try_from(length).expect("four axes of twenty digits are far below 65536");
+    [MAGIC, &[1, 0], &length.to_le_bytes(), text.as_bytes()].concat()
 }
 
 /// The three entries of the dictionary.

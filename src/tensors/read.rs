@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use super::decode;
 use super::dtype::{DType, Order, TensorInfo, shown_shape};
+use super::member::Member;
 use super::store::Store;
 
 /// Entries that are read at a time.
@@ -84,6 +85,13 @@ pub(super) enum Source {
         /// The first byte of the array.
         start: u64,
     },
+    /// In a member of an archive.
+    Member {
+        /// The member.
+        member: Member,
+        /// Where in it the entries begin, after the header.
+        data_start: u64,
+    },
 }
 
 impl Source {
@@ -91,6 +99,15 @@ impl Source {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         match self {
             Self::Plain { store, start } => Ok(store.read_exact_at(start + offset, buffer)?),
+            Self::Member { member, data_start } => member.read_at(data_start + offset, buffer),
+        }
+    }
+
+    /// Compares the checksum of the whole array, if it has one.
+    fn verify(&self) -> Result<()> {
+        match self {
+            Self::Plain { .. } => Ok(()),
+            Self::Member { member, .. } => member.verify(),
         }
     }
 }
@@ -116,6 +133,7 @@ pub(super) fn read(
     leading: &[usize],
     rows: Option<Range<usize>>,
 ) -> Result<Tensor> {
+    let whole = leading.is_empty() && rows.is_none();
     let block = Block::new(info, leading, rows)?;
     let (shape, dtype) = (block.shape(), info.dtype);
     let count = shape.iter().product();
@@ -132,6 +150,9 @@ pub(super) fn read(
         block.fill(source, &mut values, |bytes, out| decode::to_f64(dtype, info.byte_order, bytes, out))?;
         Values::F64(values)
     };
+    if whole {
+        source.verify()?;
+    }
     Ok(Tensor { dtype, shape, values })
 }
 
@@ -217,21 +238,31 @@ impl<'a> Block<'a> {
         let block: usize =
             self.leading.iter().zip(shape).rev().fold(0, |block, (index, length)| block * length + index);
         let (all_rows, rows) = (self.inner().first().copied().unwrap_or(1), self.rows.len());
-        let (mut bytes, mut numbers) = (Vec::new(), vec![T::default(); rows.min(CHUNK)]);
-        let row_length = self.row_length();
-        for column in 0..row_length {
-            let place = self.place_in_row(column);
-            for start in (0..rows).step_by(CHUNK.div_ceil(step)) {
-                let taken = (rows - start).min(CHUNK.div_ceil(step));
+        let (row_length, most) = (self.row_length(), CHUNK.div_ceil(step));
+        // Several whole columns at a time where they are short, else a part of one.
+        let columns = if rows == all_rows { (most / rows).max(1) } else { 1 };
+        let (mut bytes, mut numbers) = (Vec::new(), Vec::new());
+        for column in (0..row_length).step_by(columns) {
+            let places: Vec<usize> =
+                (column..row_length.min(column + columns)).map(|column| self.place_in_row(column)).collect();
+            for start in (0..rows).step_by(most) {
+                let part = (rows - start).min(most);
+                let taken = part * places.len();
                 let first = block + (column * all_rows + self.rows.start + start) * step;
                 bytes.resize(((taken - 1) * step + 1) * size, 0);
                 source.read_at((first * size) as u64, &mut bytes)?;
-                for entry in 1..if step == 1 { 0 } else { taken } {
-                    bytes.copy_within(entry * step * size..(entry * step + 1) * size, entry * size);
+                if step > 1 {
+                    for entry in 1..taken {
+                        bytes.copy_within(entry * step * size..(entry * step + 1) * size, entry * size);
+                    }
                 }
-                decode(&bytes[..taken * size], &mut numbers[..taken])?;
-                for (row, number) in (start..).zip(&numbers[..taken]) {
-                    out[row * row_length + place] = *number;
+                numbers.resize(taken, T::default());
+                decode(&bytes[..taken * size], &mut numbers)?;
+                for row in 0..part {
+                    let out = &mut out[(start + row) * row_length..][..row_length];
+                    for (place, number) in places.iter().zip(numbers[row..].iter().step_by(part)) {
+                        out[*place] = *number;
+                    }
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! The bytes of a file, read at a position.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 
@@ -98,4 +99,44 @@ fn file_read_exact_at(file: &File, mut offset: u64, mut buffer: &mut [u8]) -> io
         }
     }
     Ok(())
+}
+
+/// Some of a store's bytes as a reader, for libraries that want one.
+#[derive(Debug, Clone)]
+pub(super) struct Section {
+    store: Arc<Store>,
+    start: u64,
+    length: u64,
+    position: u64,
+}
+
+impl Section {
+    /// The bytes from `start` on, `length` of them or as many as there are.
+    pub(super) fn new(store: Arc<Store>, start: u64, length: u64) -> Self {
+        let start = start.min(store.len());
+        let length = length.min(store.len() - start);
+        Self { store, start, length, position: 0 }
+    }
+}
+
+impl Read for Section {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.length.saturating_sub(self.position);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        self.store.read_exact_at(self.start + self.position, &mut buffer[..count])?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Section {
+    fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
+        let position = match target {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(offset) => self.length.checked_add_signed(offset),
+            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
+        };
+        self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
+    }
 }
