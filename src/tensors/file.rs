@@ -182,9 +182,21 @@ impl TensorFile {
     }
 }
 
-/// What is wrong with the file at `path`.
+/// The most characters of an error, which may quote a file.
+const LONGEST_ERROR: usize = 600;
+
+/// What is wrong with the file at `path`, on one line whatever the file holds.
 fn at(path: &Path, error: &dyn Display) -> anyhow::Error {
-    anyhow!("{}: {error}", path.display())
+    let text = error.to_string();
+    let mut shown = String::with_capacity(text.len().min(LONGEST_ERROR));
+    for character in text.chars().take(LONGEST_ERROR) {
+        match character.is_control() {
+            true => shown.extend(character.escape_debug()),
+            false => shown.push(character),
+        }
+    }
+    let rest = if text.chars().nth(LONGEST_ERROR).is_some() { "…" } else { "" };
+    anyhow!("{}: {shown}{rest}", path.display())
 }
 
 /// A name from a file, which may hold anything, on one line.

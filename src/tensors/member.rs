@@ -100,6 +100,7 @@ impl Member {
                     .and_then(|()| stream.fill(buffer))
                     .context("the deflated data are broken or truncated")?;
                 if stream.position == self.place.length {
+                    stream.expect_end()?;
                     self.compare(&stream.crc)?;
                 }
                 *kept = Some(stream);
@@ -145,6 +146,13 @@ impl Stream {
         self.decoder.read_exact(buffer)?;
         self.position += buffer.len() as u64;
         self.crc.update(buffer);
+        Ok(())
+    }
+
+    fn expect_end(&mut self) -> Result<()> {
+        // The last block's end may still be unread, and broken.
+        let more = self.decoder.read(&mut [0]).context("the deflated data are broken or truncated")?;
+        ensure!(more == 0, "the deflated data go on after the {} bytes that the archive promises", self.position);
         Ok(())
     }
 
