@@ -10,6 +10,7 @@ import csv
 import io
 import sys
 import zipfile
+from fractions import Fraction
 from pathlib import Path
 
 import ml_dtypes
@@ -152,3 +153,38 @@ with open(FOLDER / "values.csv", "w", newline="") as file:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["file", "name", "type", "order", "shape", "entries"])
     writer.writerows(rows)
+
+
+def nearest(x, digits, least, largest):
+    """The bits of x in a format of `digits` binary digits, normal from 2^least on, finite up to below 2^(largest + 1)."""
+    exact, exponent_bits = Fraction(abs(x)), 16 - digits
+    step = Fraction(2) ** (least - digits + 1)
+    exponent = least
+    while exact >= step * 2**digits:
+        step, exponent = step * 2, exponent + 1
+    count, rest = divmod(exact, step)
+    count = int(count) + (rest * 2 > step or (rest * 2 == step and count % 2 == 1))
+    # Counting on over the end of a binade gives the first number of the next, and over the last binade infinity.
+    bits = count + (exponent - least) * 2 ** (digits - 1)
+    bits = min(bits, (2**exponent_bits - 1) * 2 ** (digits - 1))
+    return bits | (0x8000 if np.signbit(x) else 0)
+
+
+draw = np.random.default_rng(18)
+numbers = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, 65504.0, 65519.999999999, 65520.0, 1e308, 5e-324, -5e-324, 2.0**-25, 2.0**-134]
+numbers += list(draw.standard_normal(100) * 2.0 ** draw.integers(-30, 18, 100))
+numbers += list(draw.standard_normal(100) * 2.0 ** draw.integers(-140, 130, 100))
+# Half way between two halves, exactly and by less than f32 can tell: what rounding twice gets wrong.
+for digits, exponents in [(11, (-26, 17)), (8, (-135, 128))]:
+    for _ in range(60):
+        middle = float(int(draw.integers(2 ** (digits - 1), 2**digits)) * 2 + 1) * 2.0 ** (int(draw.integers(*exponents)) - digits)
+        numbers += [middle, np.nextafter(middle, np.inf), np.nextafter(middle, 0.0), -middle]
+with open(FOLDER / "rounding.csv", "w", newline="") as file:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["number", "f16", "bf16"])
+    for x in map(float, numbers):
+        f16 = nearest(x, 11, -14, 15) if np.isfinite(x) else 0x7C00 | (0x8000 if x < 0 else 0)
+        bf16 = nearest(x, 8, -126, 127) if np.isfinite(x) else 0x7F80 | (0x8000 if x < 0 else 0)
+        with np.errstate(over="ignore", under="ignore"):
+            assert np.float16(x).view(np.uint16) == f16, (x, f16)  # NumPy rounds once
+        writer.writerow([repr(x), f16, bf16])

@@ -186,6 +186,104 @@ fn what_is_written_is_what_the_libraries_wrote() {
     assert!(written == std::fs::read(folder().join("all.safetensors")).expect("readable"));
 }
 
+fn of(dtype: DType, values: &[f64]) -> Tensor {
+    Tensor { dtype, shape: vec![values.len()], values: Values::F64(values.to_vec()) }
+}
+
+fn written(tensor: &Tensor) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_npy(&mut bytes, tensor).expect("written");
+    bytes
+}
+
+#[test]
+fn halves_are_rounded_once_to_the_nearest() {
+    let mut reader = csv::Reader::from_path(folder().join("rounding.csv")).expect("readable");
+    let mut count = 0;
+    for row in reader.records() {
+        let row = row.expect("a row");
+        let number: f64 = row[0].parse().expect("a number");
+        for (dtype, expected) in [(DType::F16, &row[1]), (DType::Bf16, &row[2])] {
+            let bytes = written(&of(dtype, &[number]));
+            let bits = u16::from_le_bytes([bytes[128], bytes[129]]);
+            assert_eq!(bits.to_string(), *expected, "{number:e} as {dtype}");
+        }
+        count += 1;
+    }
+    assert!(count > 500, "{count} numbers");
+}
+
+#[test]
+fn every_type_that_is_written_is_read_back() {
+    for dtype in DType::ALL {
+        let limits: &[f64] = match dtype {
+            DType::Bool => &[0.0, 1.0, 1.0],
+            DType::I8 => &[-128.0, 127.0, -1.0],
+            DType::U8 => &[0.0, 255.0],
+            DType::I16 => &[-32768.0, 32767.0],
+            DType::U16 => &[65535.0],
+            DType::I32 => &[-2147483648.0, 2147483647.0],
+            DType::U32 => &[4294967295.0],
+            DType::I64 => &[-9223372036854775808.0, -9007199254740991.0],
+            DType::U64 => &[9223372036854775808.0, 9007199254740991.0],
+            _ => &[-0.0, 1.5, f64::INFINITY, f64::NEG_INFINITY, -0.375],
+        };
+        let tensor = of(dtype, limits);
+        let file = TensorFile::from_bytes("x.npy", written(&tensor), VoidType::default()).expect("opened");
+        let mut bytes = Vec::new();
+        write_safetensors(&mut bytes, [("x", &tensor)]).expect("written");
+        let other = TensorFile::from_bytes("x.safetensors", bytes, VoidType::default()).expect("opened");
+        for file in [file, other] {
+            let read = file.read("x").expect("read");
+            assert_eq!((read.dtype, bits(&read.values.into_f64())), (dtype, bits(limits)));
+        }
+    }
+}
+
+#[test]
+fn what_a_type_cannot_hold_is_not_written() {
+    for (dtype, value) in [
+        (DType::Bool, 0.5),
+        (DType::Bool, 2.0),
+        (DType::I8, 128.0),
+        (DType::U8, -1.0),
+        (DType::I16, 0.25),
+        (DType::I32, f64::NAN),
+        (DType::U32, f64::INFINITY),
+        (DType::I64, 9223372036854775808.0),
+        (DType::U64, 18446744073709551616.0),
+    ] {
+        let error = write_npy(&mut Vec::new(), &of(dtype, &[0.0, value])).expect_err("refused").to_string();
+        assert_eq!(error, format!("the value {value} cannot be held by {dtype}"));
+    }
+    let mut tensor = of(DType::F32, &[1.0, 2.0]);
+    tensor.shape = vec![3];
+    let error = write_npy(&mut Vec::new(), &tensor).expect_err("refused").to_string();
+    assert_eq!(error, "2 values for the shape (3,)");
+    let sound = of(DType::F32, &[1.0]);
+    let error = write_safetensors(&mut Vec::new(), [("q", &sound), ("q", &sound)]).expect_err("refused").to_string();
+    assert_eq!(error, "two arrays have the name 'q'");
+    assert!(write_safetensors(&mut Vec::new(), [("__metadata__", &sound)]).is_err());
+}
+
+/// As the activations of a trained encoder are stored: names with dots, text beside the arrays, a mask of the lowest finite
+/// f32, token numbers of 64 bits.
+#[test]
+fn a_file_laid_out_like_that_of_a_trained_encoder_is_read() {
+    let lowest = -3.402_823_5e38_f32;
+    let mask: Vec<u8> = [0.0, 0.0, lowest].iter().flat_map(|entry: &f32| entry.to_le_bytes()).collect();
+    let tokens: Vec<u8> = [101_i64, 2154, 0].iter().flat_map(|entry| entry.to_le_bytes()).collect();
+    let header = r#"{"__metadata__":{"model":"encoder","scale":"1/sqrt(32)"},
+        "padded.layer3.mask":{"dtype":"F32","shape":[1,1,1,3],"data_offsets":[24,36]},
+        "padded.input_ids":{"dtype":"I64","shape":[1,3],"data_offsets":[0,24]}}"#;
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &tokens, &mask].concat();
+    let file = TensorFile::from_bytes("x.safetensors", bytes, VoidType::default()).expect("opened");
+    assert_eq!(file.names().collect::<Vec<_>>(), ["padded.input_ids", "padded.layer3.mask"]);
+    assert_eq!(file.read("padded.input_ids").expect("read").values, Values::F64(vec![101.0, 2154.0, 0.0]));
+    let row = file.read_block("padded.layer3.mask", &[0, 0]).expect("read");
+    assert_eq!((row.shape, row.values), (vec![1, 3], Values::F32(vec![0.0, 0.0, lowest])));
+}
+
 #[test]
 fn several_threads_read_one_compressed_array() {
     let file = open("deflated.npz");
