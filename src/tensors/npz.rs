@@ -32,6 +32,7 @@ pub(super) fn entries(store: &Arc<Store>, void: VoidType) -> Result<Vec<Entry>> 
     let mut archive = ZipArchive::new(BufReader::new(section)).map_err(|error| broken(&error))?;
     let listed = listed(store, archive.central_directory_start())?;
     ensure!(listed <= archive.len(), "two members of the archive have one name");
+    ensure!(listed == archive.len(), "{}", broken(&"its directory is not where it should be"));
     let mut entries = Vec::new();
     let mut other = None;
     for index in 0..archive.len() {

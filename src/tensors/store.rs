@@ -60,7 +60,13 @@ impl Store {
     /// The bytes end before the buffer does (`UnexpectedEof`), or cannot be read.
     pub(super) fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         match self {
-            Self::File { file, .. } => file_read_exact_at(file, offset, buffer),
+            Self::File { file, .. } => file_read_exact_at(file, offset, buffer).map_err(|error| match error.kind() {
+                // Nobody asks for more than the length at the opening.
+                kind @ io::ErrorKind::UnexpectedEof => {
+                    io::Error::new(kind, "the file has become shorter since it was opened")
+                }
+                _ => error,
+            }),
             Self::Memory(bytes) => {
                 let start = usize::try_from(offset).ok();
                 let end = start.and_then(|start| start.checked_add(buffer.len()));
@@ -123,6 +129,9 @@ impl Read for Section {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.length.saturating_sub(self.position);
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        if count == 0 {
+            return Ok(0); // The position may be anywhere after the end.
+        }
         self.store.read_exact_at(self.start + self.position, &mut buffer[..count])?;
         self.position += count as u64;
         Ok(count)

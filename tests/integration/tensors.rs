@@ -345,6 +345,18 @@ fn of_a_file_of_twenty_gibibytes_only_the_block_asked_for_is_read() {
     assert!(read < 10_000, "{read} bytes were read");
 }
 
+#[test]
+fn a_file_that_becomes_shorter_meanwhile_is_an_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("c_4d.npy");
+    std::fs::copy(self::folder().join("c_4d.npy"), &path).expect("copied");
+    let file = TensorFile::open(&path).expect("opened");
+    std::fs::OpenOptions::new().write(true).open(&path).expect("opened").set_len(500).expect("cut");
+    assert!(file.read_block("c_4d", &[0, 0]).is_ok(), "the part that is there");
+    let error = file.read("c_4d").expect_err("too short").to_string();
+    assert_eq!(error, format!("{}: the file has become shorter since it was opened", path.display()));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_read_like_a_file() {

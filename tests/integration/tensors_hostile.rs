@@ -198,6 +198,14 @@ fn bytes_after_the_array_are_reported() {
     assert_eq!(file.info("x").expect("known").notices, ["7 bytes after the array are not read"]);
 }
 
+/// NumPy's rule; files of other making have 0xff.
+#[test]
+fn every_byte_of_bool_but_zero_is_true() {
+    let file =
+        TensorFile::from_bytes("x", npy_of("'|b1'", "(4,)", &[0, 1, 2, 0xff]), VoidType::default()).expect("opened");
+    assert_eq!(file.read("x").expect("read").values.into_f64(), [0.0, 1.0, 1.0, 1.0]);
+}
+
 #[test]
 fn integers_that_f64_cannot_hold_are_refused() {
     let exact = |integer: i64| npy_of("'<i8'", "(1,)", &integer.to_le_bytes());
