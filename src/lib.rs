@@ -46,7 +46,7 @@
 //!
 //! [`sampling`] draws, [`attention`] is under test, [`theory`] says what to expect; these three do not know each
 //! other beyond the names of the entry laws. [`statistics`] has the tests, [`experiment`] brings prediction and
-//! measurement together, [`report`] writes rows, [`commands`] and [`cli`] are the program.
+//! measurement together, [`tensors`] reads arrays from files, [`report`] writes rows, [`commands`] and [`cli`] are the program.
 
 pub mod attention;
 pub mod cli;
@@ -57,4 +57,5 @@ pub mod number;
 pub mod report;
 pub mod sampling;
 pub mod statistics;
+pub mod tensors;
 pub mod theory;

@@ -286,7 +286,7 @@ impl FromStr for MaskKind {
             "causal" if value.is_none() => Ok(Self::Causal),
             "causal" => Err(format!("{text}: causal takes no value")),
             "window" => match number("the number of keys a query sees, its own counted")? {
-                0 => Err("window:0 would hide every key: a window holds at least the query's own position".to_string()),
+                0 => Err("would hide every key: a window holds at least the query's own position".to_string()),
                 keys => Ok(Self::Window { keys }),
             },
             "prefix" => Ok(Self::Prefix { length: number("the number of keys that every query sees")? }),

@@ -3,6 +3,7 @@
 pub mod kernel;
 mod logits;
 mod mask;
+pub mod masked;
 mod precision;
 pub mod reference;
 mod scale;

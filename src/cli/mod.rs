@@ -3,6 +3,7 @@
 //! Every value arrives as text and is checked in [`crate::commands::config`], so that each error names the
 //! option, the value and the rule in one line.
 
+pub mod mask;
 pub mod shared;
 pub mod softmax_spikiness;
 pub mod variance;
@@ -42,6 +43,7 @@ struct Cli {
 enum Command {
     Variance(variance::VarianceArguments),
     SoftmaxSpikiness(softmax_spikiness::SoftmaxSpikinessArguments),
+    Mask(mask::MaskArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -55,6 +57,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         Command::Variance(arguments) => commands::variance::run(&arguments, &invocation),
         Command::SoftmaxSpikiness(arguments) => commands::softmax_spikiness::run(&arguments, &invocation),
+        Command::Mask(arguments) => commands::mask::run(&arguments, &invocation),
     };
     match result {
         Ok(code) => ExitCode::from(code as u8),

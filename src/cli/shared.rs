@@ -9,16 +9,9 @@ pub struct SharedArguments {
     #[arg(long, value_name = "LIST", default_value = "64", help_heading = "Sizes", allow_hyphen_values = true)]
     pub dk: String,
 
-    /// Number of queries n (rows of Q): a list or a doubling range; every combination with --dk and --keys is run
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "LIST",
-        default_value = "512",
-        help_heading = "Sizes",
-        allow_hyphen_values = true
-    )]
-    pub queries: String,
+    /// Number of queries n (rows of Q): a list or a doubling range; every combination with --dk and --keys is run [default: 512]
+    #[arg(short = 'n', long, value_name = "LIST", help_heading = "Sizes", allow_hyphen_values = true)]
+    pub queries: Option<String>,
 
     /// Number of keys m (rows of K): a list or a doubling range [default: as many as queries]
     #[arg(short = 'm', long, value_name = "LIST", help_heading = "Sizes", allow_hyphen_values = true)]
@@ -28,9 +21,9 @@ pub struct SharedArguments {
     #[arg(long, value_name = "T", help_heading = "Error rates", allow_hyphen_values = true)]
     pub trials: Option<String>,
 
-    /// Smallest relative deviation that must be seen, e.g. 1% or 0.01
-    #[arg(long, value_name = "PCT", default_value = "1%", help_heading = "Error rates", allow_hyphen_values = true)]
-    pub detect: String,
+    /// Smallest relative deviation that must be seen, e.g. 1% or 0.01 [default: 1%]
+    #[arg(long, value_name = "PCT", help_heading = "Error rates", allow_hyphen_values = true)]
+    pub detect: Option<String>,
 
     /// Probability that a correct implementation fails, over the WHOLE invocation, e.g. 1e-6
     #[arg(long, value_name = "A", default_value = "1e-6", help_heading = "Error rates", allow_hyphen_values = true)]

@@ -46,6 +46,10 @@ pub struct Config {
     pub quiet: bool,
 }
 
+/// Rows of Q where nothing else is said.
+const QUERIES: &str = "512";
+/// Smallest deviation seen where nothing else is said.
+const DETECT: &str = "1%";
 /// More threads than any machine has: a slip of the keyboard.
 const MOST_THREADS: u64 = 4096;
 /// Factors on QKᵀ beyond these take the fourth moments of logits out of the range of numbers.
@@ -90,7 +94,7 @@ impl Config {
             rates: ErrorRates {
                 false_alarm: option("--false-alarm", &typed.false_alarm, parse::error_rate)?,
                 miss: option("--miss", &typed.miss, parse::error_rate)?,
-                detect: option("--detect", &typed.detect, parse::relative)?,
+                detect: option("--detect", typed.detect.as_deref().unwrap_or(DETECT), parse::relative)?,
             },
             law,
             scales: option("--scale", &typed.scale, scales)?,
@@ -195,7 +199,7 @@ fn entry_law(typed: &SharedArguments) -> Result<InputLaw> {
 /// Every combination of widths, queries and keys; keys follow queries where they are not given.
 fn sizes(typed: &SharedArguments) -> Result<Vec<Sizes>> {
     let widths = option("--dk", &typed.dk, parse::sizes)?;
-    let queries = option("--queries", &typed.queries, parse::sizes)?;
+    let queries = option("--queries", typed.queries.as_deref().unwrap_or(QUERIES), parse::sizes)?;
     let keys = typed.keys.as_deref().map(|text| option("--keys", text, parse::sizes)).transpose()?;
     let mut points = Vec::new();
     for &queries in &queries {

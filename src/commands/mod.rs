@@ -2,6 +2,8 @@
 
 pub mod config;
 pub mod deliver;
+pub mod mask;
+mod mask_file;
 mod parse;
 mod simulate;
 pub mod softmax_spikiness;

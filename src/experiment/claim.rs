@@ -12,6 +12,8 @@ use crate::statistics::NullModel;
 pub struct Claim {
     /// Name of the statistic, e.g. `logit_variance`.
     pub statistic: String,
+    /// Which one of several, from 0 (a query, a head, a layer), where the statistic is claimed of each.
+    pub index: Option<u64>,
     /// The factor on QKᵀ it belongs to, where it belongs to one.
     pub scale: Option<Scale>,
     /// Claims of one parameter point with the same family are one statistic up to a known factor: they count once

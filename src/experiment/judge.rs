@@ -177,6 +177,7 @@ fn judge_point(point: &Outcome, claim: &Claim, index: usize, level: f64, rates: 
     let row = Row {
         scale: claim.scale.map(|scale| scale.to_string()),
         mask: point.mask.clone(),
+        index: claim.index,
         d_k: Some(d_k as u64),
         n_queries: Some(queries as u64),
         n_keys: Some(keys as u64),

@@ -12,6 +12,7 @@ mod claim;
 mod draw;
 pub mod engine;
 pub mod judge;
+pub mod mask;
 pub mod per_trial;
 pub mod plan;
 pub mod progress;

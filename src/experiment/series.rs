@@ -73,6 +73,7 @@ mod tests {
 
     fn claim(method: Method, column: usize) -> Claim {
         Claim {
+            index: None,
             statistic: "share".to_string(),
             scale: None,
             family: "share".into(),

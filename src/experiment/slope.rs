@@ -69,6 +69,7 @@ fn slope(points: &[Outcome], queries: usize, keys: usize, scale: Scale) -> Optio
         (true, false) => Null::Exact { model, rounding: 0.0 },
     };
     let claim = Claim {
+        index: None,
         statistic: "variance_slope".to_string(),
         scale: Some(scale),
         family: "variance_slope".into(),

@@ -46,7 +46,7 @@ mod tests {
     use proptest::prelude::*;
 
     const HEADER: &str = "command,statistic,scale,mask,d_k,n_queries,n_keys,entries,precision,trials,seed,estimate,\
-        std_error,ci_low,ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version\n";
+        std_error,ci_low,ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index\n";
 
     fn text(rows: &[Row]) -> String {
         let mut bytes = Vec::new();
@@ -77,12 +77,13 @@ mod tests {
             p_value: Some(1e-300),
             min_detectable: Some(1.5e-7),
             verdict: Verdict::Rejected,
+            index: Some(17),
             version: "0.1.0".into(),
             test: Some("never in a CSV".into()),
             ..Row::new("variance", "logit_variance")
         };
         let record = "variance,logit_variance,inv-sqrt-dk,window:3,67,31,37,student-t:5,bf16,11,18446744073709551615,1.0625,\
-            0.03125,1,1.125,1,approximate,-0.0625,1e-300,1.5e-7,rejected,0.1.0\n";
+            0.03125,1,1.125,1,approximate,-0.0625,1e-300,1.5e-7,rejected,0.1.0,17\n";
         assert_eq!(text(&[row]), format!("{HEADER}{record}"));
     }
 
@@ -95,7 +96,7 @@ mod tests {
             version: "0.1.0".into(),
             ..Row::new("mask", "leak")
         };
-        assert_eq!(text(&[row]), format!("{HEADER}mask,leak,,,,,,,,,,,,,,0,,,,,measured,0.1.0\n"));
+        assert_eq!(text(&[row]), format!("{HEADER}mask,leak,,,,,,,,,,,,,,0,,,,,measured,0.1.0,\n"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ enum Alignment {
 }
 
 const TABLE: [Column; 15] = [
-    ("statistic", Alignment::Left, |row| escape(&row.statistic)),
+    ("statistic", Alignment::Left, |row| escape(&row.name())),
     ("scale", Alignment::Left, |row| words(&row.scale)),
     ("mask", Alignment::Left, |row| words(&row.mask)),
     ("d_k", Alignment::Right, |row| count(row.d_k)),

@@ -5,6 +5,7 @@
 
 mod axis;
 mod claims;
+pub mod mask;
 mod picture;
 mod sweep;
 

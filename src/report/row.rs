@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::number::finite;
 
 /// The columns of the tidy CSV, in their order. Later versions only add names at the end.
-pub const COLUMNS: [&str; 22] = [
+pub const COLUMNS: [&str; 23] = [
     "command",
     "statistic",
     "scale",
@@ -31,6 +31,7 @@ pub const COLUMNS: [&str; 22] = [
     "min_detectable",
     "verdict",
     "version",
+    "index",
 ];
 
 /// One statistic at one parameter point, held against its theory value.
@@ -91,6 +92,9 @@ pub struct Row {
     pub verdict: Verdict,
     /// Version of the program that measured it.
     pub version: String,
+    /// Which one of several, from 0, where a statistic is measured on each: the query of a row, the head, the layer.
+    #[serde(default)]
+    pub index: Option<u64>,
     /// How the p-value was obtained, in words. In JSON only.
     #[serde(default)]
     pub test: Option<String>,
@@ -123,6 +127,7 @@ impl Row {
             min_detectable: None,
             verdict: Verdict::Measured,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            index: None,
             test: None,
         }
     }
@@ -155,7 +160,13 @@ impl Row {
             real(self.min_detectable),
             self.verdict.to_string(),
             self.version.clone(),
+            count(self.index),
         ]
+    }
+
+    /// The statistic for people, `entropy[17]` where it is one of several.
+    pub fn name(&self) -> String {
+        self.index.map_or_else(|| self.statistic.clone(), |index| format!("{}[{index}]", self.statistic))
     }
 }
 
@@ -242,9 +253,9 @@ mod tests {
 
     #[test]
     fn the_columns_are_those_of_the_product_description_in_order() {
-        // PRODUCT.md, "The tidy CSV of the simulating subcommands".
+        // PRODUCT.md, "The tidy CSV of the simulating subcommands"; `index` came later, at the end.
         let expected = "command,statistic,scale,mask,d_k,n_queries,n_keys,entries,precision,trials,seed,estimate,std_error,ci_low,\
-            ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version";
+            ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index";
         assert_eq!(COLUMNS.join(","), expected);
     }
 
@@ -265,5 +276,7 @@ mod tests {
         let fields = Row::new("mask", "leak").fields();
         let filled: Vec<&str> = fields.iter().map(String::as_str).filter(|field| !field.is_empty()).collect();
         assert_eq!(filled, ["mask", "leak", "measured", env!("CARGO_PKG_VERSION")]);
+        let row = Row { index: Some(17), ..Row::new("mask", "entropy") };
+        assert_eq!((row.name(), Row::new("mask", "leak").name()), ("entropy[17]".to_string(), "leak".to_string()));
     }
 }

@@ -323,12 +323,17 @@ fn columns(rows: &[&Row], parameters: &[&Parameter]) -> Vec<Column> {
         given_up,
     };
     // In a compact table a name stands once, at the head of its rows.
-    let repeats = |index: usize| compact && index > 0 && group(rows[index]) == group(rows[index - 1]);
+    let repeats = |index: usize| {
+        compact
+            && index > 0
+            && group(rows[index]) == group(rows[index - 1])
+            && rows[index].index == rows[index - 1].index
+    };
     let (left, right) = (CellAlignment::Left, CellAlignment::Right);
     let optional = |value: Option<f64>, text: fn(f64) -> String| value.map(text).unwrap_or_default();
     let mut columns = vec![
         column("statistic", left, None, &|index, row| {
-            if repeats(index) { String::new() } else { row.statistic.clone() }
+            if repeats(index) { String::new() } else { row.name() }
         }),
         column("scale", left, None, &|index, row| {
             if repeats(index) { String::new() } else { scale_text(row) }

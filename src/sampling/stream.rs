@@ -57,6 +57,11 @@ impl TrialStream {
         Self { seed, point, trial }
     }
 
+    /// The number of the trial.
+    pub const fn trial(&self) -> u32 {
+        self.trial
+    }
+
     /// A sequential generator for row `row` of a matrix, for laws that need an unknown number of words
     /// (rejection methods). Its words are shared with no other row, matrix, trial, or element-addressed law.
     ///

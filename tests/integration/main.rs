@@ -11,5 +11,7 @@ mod program;
 mod reproducibility;
 mod rows;
 mod softmax_spikiness;
+mod tensors;
+mod tensors_hostile;
 mod terminal;
 mod usage_errors;

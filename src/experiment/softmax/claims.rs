@@ -43,7 +43,7 @@ pub fn regime(freezing: f64) -> Regime {
 }
 
 /// The theory of one parameter point.
-pub(super) struct SoftmaxTheory {
+pub(in crate::experiment) struct SoftmaxTheory {
     sizes: Sizes,
     law: InputLaw,
     precision: Precision,
@@ -51,7 +51,7 @@ pub(super) struct SoftmaxTheory {
 
 /// Expectation and bounds of one statistic.
 #[derive(Clone, Copy)]
-struct Bounded {
+pub(in crate::experiment) struct Bounded {
     expected: Option<f64>,
     bounds: (f64, f64),
     /// The largest value that a row can have.
@@ -63,8 +63,22 @@ struct Bounded {
     factor: f64,
 }
 
+impl Bounded {
+    /// A mean of weights or of their powers: between 0 and 1.
+    pub(in crate::experiment) fn weight(expected: Option<f64>, factor: f64) -> Self {
+        let factor = factor.abs();
+        Self { expected, bounds: (0.0, 1.0), largest: 1.0, relative: 0.75, absolute: 0.12, factor }
+    }
+
+    /// The entropy of a row of `keys` keys, or a mean of those of rows with no more: between 0 and ln `keys`.
+    pub(in crate::experiment) fn entropy(expected: Option<f64>, keys: usize, factor: f64) -> Self {
+        let largest = (keys as f64).ln();
+        Self { bounds: (0.0, largest), largest, relative: 0.4, absolute: 0.07, ..Self::weight(expected, factor) }
+    }
+}
+
 impl SoftmaxTheory {
-    pub(super) fn new(sizes: Sizes, law: InputLaw, precision: Precision) -> Self {
+    pub(in crate::experiment) fn new(sizes: Sizes, law: InputLaw, precision: Precision) -> Self {
         Self { sizes, law, precision }
     }
 
@@ -77,23 +91,9 @@ impl SoftmaxTheory {
         let rows: Option<SoftmaxExpectations> = known.then(|| softmax::expectations(depth, m, factor).ok()).flatten();
         let largest = known.then(|| softmax::max_weight(depth, m, factor).ok()).flatten();
         let participation = rows.map(|rows| rows.participation);
-        let log_keys = (m as f64).ln();
-        let weight = |expected| Bounded {
-            expected,
-            bounds: (0.0, 1.0),
-            largest: 1.0,
-            relative: 0.75,
-            absolute: 0.12,
-            factor: factor.abs(),
-        };
+        let weight = |expected| Bounded::weight(expected, factor);
         let bounded = [
-            Bounded {
-                bounds: (0.0, log_keys),
-                largest: log_keys,
-                relative: 0.4,
-                absolute: 0.07,
-                ..weight(rows.map(|rows| rows.entropy))
-            },
+            Bounded::entropy(rows.map(|rows| rows.entropy), m, factor),
             weight(participation),
             weight(largest),
             weight(None),
@@ -120,6 +120,7 @@ impl SoftmaxTheory {
             // tr J = 1 − Σp²: one statistic.
             let family = if statistic == "jacobian_trace" { "participation" } else { statistic };
             Claim {
+                index: None,
                 statistic: statistic.to_string(),
                 scale: Some(scale),
                 family: Cow::Owned(format!("{family}:{scale}")),
@@ -132,6 +133,7 @@ impl SoftmaxTheory {
         claims.extend(self.freezing(scale, first + MEASURES.len() - 1));
         if rounds(self.precision) {
             claims.extend(ROUNDING_MEASURES.into_iter().enumerate().map(|(index, statistic)| Claim {
+                index: None,
                 statistic: statistic.to_string(),
                 scale: Some(scale),
                 family: Cow::Borrowed(statistic),
@@ -145,7 +147,7 @@ impl SoftmaxTheory {
     }
 
     /// How a statistic is tested: a share without theory still has an honest interval.
-    fn null(&self, method: Method, bounded: &Bounded) -> Null {
+    pub(in crate::experiment) fn null(&self, method: Method, bounded: &Bounded) -> Null {
         let bounds = bounded.bounds;
         let range = bounds.1 - bounds.0;
         let Some(expected) = bounded.expected else {
@@ -210,6 +212,7 @@ impl SoftmaxTheory {
             }
         };
         Some(Claim {
+            index: None,
             statistic: "freezing".to_string(),
             scale: Some(scale),
             family: Cow::Borrowed("freezing"),
@@ -236,12 +239,13 @@ impl SoftmaxTheory {
         })
     }
 
-    fn kind(&self) -> TheoryKind {
+    /// How good the expectations of softmax statistics are.
+    pub(in crate::experiment) fn kind(&self) -> TheoryKind {
         if self.law.entries == Entries::Normal { exact_or_rounded(self.precision) } else { TheoryKind::Approximate }
     }
 }
 
 /// Theory is that of exact arithmetic.
-fn exact_or_rounded(precision: Precision) -> TheoryKind {
+pub(in crate::experiment) fn exact_or_rounded(precision: Precision) -> TheoryKind {
     if rounds(precision) { TheoryKind::Approximate } else { TheoryKind::Exact }
 }

@@ -22,7 +22,7 @@
 //!
 //! The rows of one trial share K, so a trial's mean over rows is one value. What scatters how is in `claims`.
 
-mod claims;
+pub(super) mod claims;
 mod output;
 pub mod remarks;
 

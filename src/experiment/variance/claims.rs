@@ -87,6 +87,7 @@ impl LogitTheory {
     pub(super) fn logit_claims(&self, scale: Scale, first: usize) -> Vec<Claim> {
         let factor = scale.factor(self.shape.depth());
         let claim = |statistic: &'static str, estimator, (expected, null): (Option<f64>, Null)| Claim {
+            index: None,
             statistic: statistic.to_string(),
             scale: Some(scale),
             family: statistic.into(),
@@ -160,6 +161,7 @@ impl LogitTheory {
         let judged = [mean(counts[0]), variance(counts[0]), mean(counts[1]), variance(counts[1]), correlation()];
         let claims = ENTRY_MEASURES.into_iter().zip(judged).enumerate();
         let claim = |(column, (statistic, (expected, null))): (usize, (&'static str, (f64, Null)))| Claim {
+            index: None,
             statistic: statistic.to_string(),
             scale: None,
             family: statistic.into(),

@@ -114,7 +114,7 @@ fn one(picture: &mut Picture, claim: &Claim, axis: &Axis, y: f64, with_dimension
         Verdict::Measured => (BLUE, Marker::Square),
     };
     let dimension = claim.row.d_k.filter(|_| with_dimension).map(|value| format!("d_k = {value}"));
-    let parts = [Some(claim.row.statistic.clone()), scale_words(claim.row), dimension];
+    let parts = [Some(claim.row.name()), scale_words(claim.row), dimension];
     picture.text(
         (LEFT - 10.0, y),
         parts.into_iter().flatten().collect::<Vec<_>>().join(", "),
