@@ -1,6 +1,5 @@
 //! From Q, K and weights (or output) to findings: pure functions of arrays and a contract.
 
-<<<<<<< HEAD
 pub mod arrays;
 pub mod audit;
 pub mod checks;
@@ -9,6 +8,7 @@ pub mod evidence;
 pub mod explain;
 pub mod finding;
 pub mod given_mask;
+pub mod mask_numbers;
 pub mod mask_pattern;
 pub mod matrix;
 pub mod model;
@@ -17,7 +17,3 @@ pub mod output_search;
 pub mod scale_expression;
 pub mod slope;
 pub mod summary;
-=======
-pub mod mask_numbers;
-pub mod mask_pattern;
->>>>>>> b91682f6f204fd84541f975851149ad82714cbe4

@@ -115,11 +115,12 @@ pub fn names(scale: f64, error: f64, expected: f64, expected_text: &str, sizes: 
         }
     }
     if found.is_empty() {
-        found.push(Name {
-            text: "no simple expression of the sizes".to_string(),
-            value: scale,
-            meaning: Meaning::None,
-        });
+        let mut text = "no simple expression of the sizes".to_string();
+        if scale > error && scale < 0.8 {
+            let of = |scale: f64| significant(1.0 / (scale * scale), 4);
+            text.push_str(&format!(" (1/sqrt of a number from {} to {})", of(scale + error), of(scale - error)));
+        }
+        found.push(Name { text, value: scale, meaning: Meaning::None });
     }
     found
 }

@@ -7,6 +7,7 @@
 
 pub mod csv;
 pub mod file;
+pub mod findings;
 pub mod format;
 pub mod interrupt;
 pub mod json;
