@@ -304,7 +304,8 @@ fn axis_sums(source: &dyn Source) -> Result<Option<(AxisSums, f64)>, String> {
     let Some(weights) = &first.weights else { return Ok(None) };
     let roundoff = weights.storage.unit_roundoff();
     let sums = weight_sums(weights);
-    let far = sums.rows.iter().copied().filter(|sum| sum.is_finite());
+    // Rows without keys are 0 by convention.
+    let far = sums.rows.iter().copied().filter(|sum| sum.is_finite() && *sum != 0.0);
     let row = far.max_by(|a, b| (a - 1.0).abs().total_cmp(&(b - 1.0).abs())).unwrap_or(1.0);
     if batches * heads == 0 || (row - 1.0).abs() <= 1e-6 + 16.0 * roundoff * (1.0 + (weights.columns as f64).sqrt()) {
         return Ok(None);
@@ -315,10 +316,14 @@ fn axis_sums(source: &dyn Source) -> Result<Option<(AxisSums, f64)>, String> {
     for batch in 0..batches {
         for head in 0..heads {
             let Some(weights) = source.head(batch, head)?.weights else { return Ok(None) };
-            let numbers = weights.to_f64();
-            for (cell, weight) in numbers.iter().take(cells).enumerate() {
-                over_batch[head][cell] += weight;
-                over_heads[batch][cell] += weight;
+            let columns = weights.columns;
+            let mut row = vec![0.0; columns];
+            for query in 0..cells / columns.max(1) {
+                weights.row(query, &mut row);
+                for (key, weight) in row.iter().enumerate() {
+                    over_batch[head][query * columns + key] += weight;
+                    over_heads[batch][query * columns + key] += weight;
+                }
             }
         }
     }

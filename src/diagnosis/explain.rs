@@ -497,7 +497,12 @@ fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> (Support, 
     for query in 0..n {
         let mut row = evidence.row(query);
         let view = row.view(&evidence.key_norms);
-        if view.is_broken() {
+        // Rows that see no key hold zeros, or even weights, by convention.
+        let even = 1.0 / m as f64;
+        let by_convention = !view.has_keys()
+            && (view.weights.iter().all(|&weight| weight == 0.0)
+                || view.weights.iter().all(|&weight| (weight - even).abs() < 0.01 * even));
+        if view.is_broken() || by_convention {
             continue;
         }
         let fitted =

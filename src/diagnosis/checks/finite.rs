@@ -110,7 +110,12 @@ fn weight_rows(context: &HeadContext<'_>) -> Option<Finding> {
     let only_hidden = rows.iter().all(|&query| {
         let row = evidence.row(query);
         let view = row.view(&evidence.key_norms);
-        (0..evidence.keys).all(|key| view.visible[key] != (view.weights[key] == f64::NEG_INFINITY))
+        let hides = (0..evidence.keys).any(|key| !view.visible[key]);
+        hides
+            && (0..evidence.keys).all(|key| match view.visible[key] {
+                true => view.weights[key].is_finite(),
+                false => view.weights[key] == f64::NEG_INFINITY,
+            })
     });
     let whole_overflow = (0..evidence.queries).any(|query| sums.rows[query].is_finite() && overflows(query));
     let mut finding = if only_hidden {

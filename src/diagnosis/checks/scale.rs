@@ -18,8 +18,62 @@ CANNOT TELL: no row with two visible keys of different logits; a half type with 
 Blind spots: a number per row added to the logits; one rotation or permutation of Q and K alike; d^(-1/4) on each of Q and K; with one head \
 1/sqrt(dk) and 1/sqrt(dmodel) are the same number; what was applied before Q and K were dumped.";
 
-/// What the fit says of the scale.
+/// What weights and logits say of the scale.
 pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
+    let mut findings = of_weights(context);
+    findings.extend(of_logits(context));
+    findings
+}
+
+/// Logits in the file against c·QKᵀ: the slope through the origin, Σ l·S / Σ S², and what it leaves.
+fn of_logits(context: &HeadContext<'_>) -> Option<Finding> {
+    let logits = context.head.logits.as_ref()?;
+    let evidence = context.evidence;
+    let (mut product, mut square, mut rest, mut count) = (0.0, 0.0, 0.0, 0usize);
+    let mut given = vec![0.0; evidence.keys];
+    for &query in &evidence.sample {
+        logits.row(query, &mut given);
+        let row = evidence.row(query);
+        let view = row.view(&evidence.key_norms);
+        for (&logit, &raw) in given.iter().zip(view.raw).filter(|(logit, _)| logit.is_finite()) {
+            product += logit * raw;
+            square += raw * raw;
+            rest += logit * logit;
+            count += 1;
+        }
+    }
+    if count < 2 || square <= 0.0 {
+        return None;
+    }
+    let slope = product / square;
+    let expected = context.model.scale;
+    let residual = ((rest - slope * product).max(0.0) / (count - 1) as f64).sqrt();
+    let error = residual / square.sqrt();
+    let rounding = 4.0 * logits.computed_in().unit_roundoff().max(evidence.precisions.logits) * expected.abs();
+    if (slope - expected).abs() <= 8.0 * error + rounding || context.model.cap.is_some() {
+        return None;
+    }
+    let text = context.contract.scale.value().to_string();
+    let name = &names(slope, 8.0 * error + rounding, expected, &text, &context.sizes)[0];
+    let words = format!(
+        "the logits in the file are {} times QKᵀ = {}; expected {} = {text}",
+        with_error(slope, error),
+        name.text,
+        significant(expected, 5)
+    );
+    let verdict = against(context.contract.scale.is_declared());
+    Some(
+        context
+            .finding(Check::Scale, verdict, &format!("logits {}", name.text), words)
+            .with_numbers(slope, expected, "factor")
+            .with_cause(
+                "logits dumped before the scale, or after another one",
+                "divide the logits by QKᵀ, cell by cell",
+            ),
+    )
+}
+
+fn of_weights(context: &HeadContext<'_>) -> Vec<Finding> {
     let Some(explanation) = context.explanation else {
         let why = if context.head.output.is_some() {
             return Vec::new();
@@ -128,7 +182,10 @@ fn wrong(context: &HeadContext<'_>, fit: &ScaleFit) -> Finding {
     };
     let cause = cause(context, name, declared);
     let confirm = "print the factor where QKᵀ is multiplied, and the shape it is computed from";
-    context.finding(Check::Scale, verdict, &format!("scale {}", name.text), words).with_cause(cause, confirm)
+    // Scales without a name differ from head to head; they are one cause all the same.
+    let key =
+        if name.meaning == Meaning::None { "scale without a name".to_string() } else { format!("scale {}", name.text) };
+    context.finding(Check::Scale, verdict, &key, words).with_cause(cause, confirm)
 }
 
 fn cause(context: &HeadContext<'_>, name: &Name, declared: bool) -> String {

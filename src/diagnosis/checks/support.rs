@@ -459,7 +459,7 @@ fn passes(context: &HeadContext<'_>) -> Vec<Finding> {
     }
     if context.head.mask.is_some() {
         let words = format!("hidden keys have no weight, visible ones have ({pattern})");
-        findings.push(context.finding(Check::Mask, Verdict::Pass, "right", words));
+        findings.push(context.finding(Check::Mask, Verdict::Pass, &format!("right {pattern}"), words));
     }
     findings
 }
