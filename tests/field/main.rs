@@ -14,6 +14,7 @@
 //! | TR-*, ST-*, UX-* | training runs, statistics of tests, and tools; UX-05 to UX-07 belong to the readers, UX-07's P and O are here |
 
 mod definition;
+mod detection;
 mod heads;
 mod mask;
 mod normalisation;

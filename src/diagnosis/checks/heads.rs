@@ -68,7 +68,6 @@ pub fn order_findings(
     unexplained: &[(usize, usize)],
     wrong_output: &[(usize, usize)],
 ) -> Result<Vec<Finding>, String> {
-    let sizes = source.sizes();
     let mut findings = Vec::new();
     for &(batch, head) in unexplained {
         findings.extend(weights_of_another(source, contract, model_of, (batch, head))?);
@@ -76,7 +75,6 @@ pub fn order_findings(
     for &(batch, head) in wrong_output {
         findings.extend(joined_wrongly(source, contract, model_of, (batch, head))?);
     }
-    let _ = sizes;
     Ok(findings)
 }
 
