@@ -229,7 +229,7 @@ fn one_head(
         evidence.precisions.floor = *floor;
         evidence.precisions.smallest = 64.0 * floor;
     }
-    let sums = seen.weights.as_ref().map(|weights| weight_sums(weights));
+    let sums = seen.weights.as_ref().map(weight_sums);
     let explanation = match &sums {
         Some(sums) if !explained_elsewhere => {
             let bound =
@@ -313,16 +313,15 @@ fn axis_sums(source: &dyn Source) -> Result<Option<(AxisSums, f64)>, String> {
     let rows = (AXIS_CELLS / weights.columns.max(1)).clamp(1, weights.rows.max(1));
     let cells = rows.min(weights.rows) * weights.columns;
     let (mut over_batch, mut over_heads) = (vec![vec![0.0; cells]; heads], vec![vec![0.0; cells]; batches]);
-    for batch in 0..batches {
-        for head in 0..heads {
+    for (batch, of_heads) in over_heads.iter_mut().enumerate() {
+        for (head, of_batch) in over_batch.iter_mut().enumerate() {
             let Some(weights) = source.head(batch, head)?.weights else { return Ok(None) };
-            let columns = weights.columns;
-            let mut row = vec![0.0; columns];
-            for query in 0..cells / columns.max(1) {
+            let mut row = vec![0.0; weights.columns];
+            for (query, start) in (0..cells).step_by(weights.columns.max(1)).enumerate() {
                 weights.row(query, &mut row);
                 for (key, weight) in row.iter().enumerate() {
-                    over_batch[head][query * columns + key] += weight;
-                    over_heads[batch][query * columns + key] += weight;
+                    of_batch[start + key] += weight;
+                    of_heads[start + key] += weight;
                 }
             }
         }

@@ -396,8 +396,8 @@ fn totals(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &mut Model, causes
     for row in rows {
         let view = row.view(&evidence.key_norms);
         let log_sum = plain.weights(&view, &mut logits, &mut predicted);
-        for key in 0..evidence.keys {
-            if predicted[key] > 64.0 * underflow {
+        for (key, &expected) in predicted.iter().enumerate() {
+            if expected > 64.0 * underflow {
                 cells += 1;
                 zeros += usize::from(view.weights[key] == 0.0);
             }
@@ -508,11 +508,11 @@ fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> (Support, 
         let fitted =
             row_offset(evidence, &view, model, !reversed).or_else(|| row_offset(evidence, &view, model, false));
         let (mut observed, mut leak) = (vec![false; m], 0.0);
-        for key in 0..m {
+        for (key, seen) in observed.iter_mut().enumerate() {
             // A row without any weight shows nothing.
             let expected = fitted.as_ref().map_or(1.0, |fitted| (fitted.logits[key] + fitted.offset).exp());
             let visible = view.visible[key];
-            observed[key] = if view.weights[key] > 2.0 * underflow {
+            *seen = if view.weights[key] > 2.0 * underflow {
                 true
             } else if expected > 64.0 * underflow {
                 false
@@ -520,7 +520,7 @@ fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> (Support, 
                 visible
             };
             hidden_cells += usize::from(!visible && expected > 64.0 * underflow);
-            if observed[key] != visible {
+            if *seen != visible {
                 first.get_or_insert((query, key));
                 leaked += usize::from(!visible);
                 lost += usize::from(visible);

@@ -119,8 +119,8 @@ fn step(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &Model, terms: Terms
         for entry in &entries {
             for a in 0..count {
                 moment[a] += entry.precision * entry.regressors[a] * entry.response;
-                for b in 0..count {
-                    normal[a][b] += entry.precision * entry.regressors[a] * entry.regressors[b];
+                for (b, cell) in normal[a].iter_mut().enumerate().take(count) {
+                    *cell += entry.precision * entry.regressors[a] * entry.regressors[b];
                 }
             }
         }

@@ -92,7 +92,7 @@ pub fn summarise(evidence: &Evidence<'_>, model: &Model, control: Option<Control
         (0.0, 0.0f64, 0.0, 0.0, 0.0f64, 0.0);
     let (mut first, mut one_hot, mut long) = (0.0, 0.0, 0.0);
     let (mut logits, mut weights) = (vec![0.0; evidence.keys], vec![0.0; evidence.keys]);
-    let mut row = evidence.row(0.min(evidence.queries.saturating_sub(1)));
+    let mut row = evidence.row(0);
     for query in 0..evidence.queries {
         evidence.fill(query, &mut row);
         let view = row.view(&evidence.key_norms);

@@ -65,7 +65,7 @@ fn po_04_sine_and_cosine_of_a_pair_with_different_exponents() {
     let table = |exponent: &dyn Fn(usize) -> f64| -> Vec<f64> {
         let entry = |position: usize, channel: usize| {
             let angle = position as f64 / 10_000f64.powf(exponent(channel));
-            if channel % 2 == 0 { angle.sin() } else { angle.cos() }
+            if channel.is_multiple_of(2) { angle.sin() } else { angle.cos() }
         };
         (0..32).flat_map(|position| (0..64).map(move |channel| (position, channel))).map(|(p, c)| entry(p, c)).collect()
     };

@@ -15,7 +15,7 @@ const RUNS: u64 = if cfg!(debug_assertions) { 300 } else { 10_000 };
 fn file_of(seed: u64) -> File {
     let mut draws = Draws(seed);
     let heads = 1 + draws.below(4);
-    let dividers: Vec<usize> = (1..=heads).filter(|key_heads| heads % key_heads == 0).collect();
+    let dividers: Vec<usize> = (1..=heads).filter(|key_heads| heads.is_multiple_of(*key_heads)).collect();
     let sizes = [1, 2, 3, 5, 7, 11, 13, 17, 23, 29, 31, 37];
     let widths = [1, 2, 3, 4, 7, 8, 16, 31, 32, 64, 128];
     let mut pick = |list: &[usize]| list[draws.below(list.len())];

@@ -21,7 +21,8 @@ const FORMS: [(&str, bool, bool); 4] = [
 
 fn entry(position: usize, channel: usize, width: usize, alternating: bool, paired: bool) -> f64 {
     let half = width.div_ceil(2);
-    let (pair, sine) = if alternating { (channel / 2, channel % 2 == 0) } else { (channel % half, channel < half) };
+    let (pair, sine) =
+        if alternating { (channel / 2, channel.is_multiple_of(2)) } else { (channel % half, channel < half) };
     let exponent = match (paired, alternating) {
         (true, _) => 2.0 * pair as f64 / width as f64,
         (false, true) => 2.0 * channel as f64 / width as f64,
