@@ -228,6 +228,24 @@ impl<'a> Evidence<'a> {
         row
     }
 
+    /// The row without its raw logits, which are the costly part.
+    pub fn row_of_weights(&self, query: usize) -> RowBuffer {
+        let mut row = RowBuffer {
+            query,
+            position: query as i64 + self.offset,
+            width: self.width,
+            raw: Vec::new(),
+            weights: Vec::new(),
+            visible: Vec::new(),
+            observed: None,
+            added: vec![0.0; self.keys],
+            bias: vec![0.0; self.keys],
+            query_norm: 0.0,
+        };
+        self.fill_cells(query, &mut row);
+        row
+    }
+
     /// Writes the cells of `query` into `row`.
     pub fn fill(&self, query: usize, row: &mut RowBuffer) {
         (row.query, row.position) = (query, query as i64 + self.offset);
@@ -241,6 +259,10 @@ impl<'a> Evidence<'a> {
                 *raw += entry * key;
             }
         }
+        self.fill_cells(query, row);
+    }
+
+    fn fill_cells(&self, query: usize, row: &mut RowBuffer) {
         if let Some(weights) = &self.head.weights {
             row.weights.resize(self.keys, 0.0);
             weights.row(query, &mut row.weights);

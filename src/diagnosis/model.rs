@@ -202,7 +202,7 @@ impl Misfit {
     }
 }
 
-/// How far rounding may move each logit of a row: `noise`[j] for the logits `logits`.
+/// How far rounding may move each logit of a row, for its logits `logits`.
 ///
 /// Derivation. With u_l the unit roundoff of the type of Q and K, u that of the arithmetic: scaling and rounding Q or the logits
 /// moves a logit by at most |c|·Σ|q k|·2u_l + 2|l|u_l ≤ |c|·‖q‖‖k‖·2u_l + 2|l|u_l; summing d products by at most d·u in the worst

@@ -1,7 +1,9 @@
 //! The moments of one head beside what i.i.d. entries give.
 
+use rayon::prelude::*;
+
 use super::checks::Control;
-use super::evidence::Evidence;
+use super::evidence::{Evidence, RowView};
 use super::finding::{Check, Finding, Verdict, significant};
 use super::matrix::Matrix;
 use super::model::Model;
@@ -81,53 +83,80 @@ impl Running {
     }
 }
 
+/// What one row adds.
+struct RowMoments {
+    raw: Running,
+    /// `None` if a weight is not finite.
+    weights: Option<WeightMoments>,
+}
+
+struct WeightMoments {
+    entropy: f64,
+    largest: f64,
+    first: f64,
+}
+
+/// The moments of a row; `None` if it sees no key.
+fn row_moments(row: &RowView<'_>, model: &Model, logits: &mut [f64], weights: &mut [f64]) -> Option<RowMoments> {
+    let visible = || row.raw.iter().zip(row.visible).filter(|(_, visible)| **visible).map(|(raw, _)| *raw);
+    let count = visible().count() as f64;
+    if count == 0.0 {
+        return None;
+    }
+    let mean = visible().sum::<f64>() / count;
+    let squares = visible().map(|logit| (logit - mean).powi(2)).sum::<f64>();
+    if row.weights.is_empty() {
+        model.weights(row, logits, weights);
+    } else {
+        weights.copy_from_slice(row.weights);
+    }
+    let whole = (!row.is_broken()).then(|| WeightMoments {
+        entropy: weights.iter().filter(|&&weight| weight > 0.0).map(|weight| -weight * weight.ln()).sum(),
+        largest: weights.iter().copied().fold(0.0, f64::max),
+        first: weights[0],
+    });
+    Some(RowMoments { raw: Running { count, mean, squares }, weights: whole })
+}
+
 /// The summary of a head; weights are the file's where there are any, else the model's.
 pub fn summarise(evidence: &Evidence<'_>, model: &Model, control: Option<Control>) -> HeadSummary {
     let head = evidence.head;
     let (query_mean, query_variance, query_square) = moments(&head.queries);
     let (key_mean, key_variance, key_square) = moments(&head.keys);
+    let zeros = || vec![0.0; evidence.keys];
+    let rows: Vec<Option<RowMoments>> = (0..evidence.queries)
+        .into_par_iter()
+        .map_init(
+            || (evidence.row(0), zeros(), zeros()),
+            |(row, logits, weights), query| {
+                evidence.fill(query, row);
+                row_moments(&row.view(&evidence.key_norms), model, logits, weights)
+            },
+        )
+        .collect();
     let mut raw = Running::default();
     let (mut within, mut rows_with_keys) = (0.0, 0.0f64);
-    let (mut entropy, mut rows, mut relative, mut largest_sum, mut largest, mut several) =
+    let (mut entropy, mut whole, mut relative, mut largest_sum, mut largest, mut several) =
         (0.0, 0.0f64, 0.0, 0.0, 0.0f64, 0.0);
     let (mut first, mut one_hot, mut long) = (0.0, 0.0, 0.0);
-    let (mut logits, mut weights) = (vec![0.0; evidence.keys], vec![0.0; evidence.keys]);
-    let mut row = evidence.row(0);
-    for query in 0..evidence.queries {
-        evidence.fill(query, &mut row);
-        let view = row.view(&evidence.key_norms);
-        let visible: Vec<f64> = (0..evidence.keys).filter(|&key| view.visible[key]).map(|key| view.raw[key]).collect();
-        if visible.is_empty() {
-            continue;
-        }
-        let count = visible.len() as f64;
-        let mean = visible.iter().sum::<f64>() / count;
-        let squares = visible.iter().map(|logit| (logit - mean).powi(2)).sum::<f64>();
-        within += squares / count;
+    // Folded in the order of the rows, whichever thread made them.
+    for row in rows.into_iter().flatten() {
+        within += row.raw.squares / row.raw.count;
         rows_with_keys += 1.0;
-        raw.merge(Running { count, mean, squares });
-        if view.weights.is_empty() {
-            model.weights(&view, &mut logits, &mut weights);
-        } else {
-            weights.copy_from_slice(view.weights);
-        }
-        if view.is_broken() {
-            continue;
-        }
-        let own: f64 = weights.iter().filter(|&&weight| weight > 0.0).map(|weight| -weight * weight.ln()).sum();
-        let top = weights.iter().copied().fold(0.0, f64::max);
-        rows += 1.0;
-        entropy += own;
-        first += weights[0];
-        if visible.len() > 1 {
+        raw.merge(row.raw);
+        let Some(weights) = row.weights else { continue };
+        whole += 1.0;
+        entropy += weights.entropy;
+        first += weights.first;
+        if row.raw.count > 1.0 {
             several += 1.0;
-            relative += own / count.ln();
-            largest_sum += top;
-            largest = largest.max(top);
+            relative += weights.entropy / row.raw.count.ln();
+            largest_sum += weights.largest;
+            largest = largest.max(weights.largest);
         }
-        if visible.len() >= 8 {
+        if row.raw.count >= 8.0 {
             long += 1.0;
-            one_hot += f64::from(u8::from(top > 0.99));
+            one_hot += f64::from(u8::from(weights.largest > 0.99));
         }
     }
     let raw_variance = raw.squares / raw.count.max(1.0);
@@ -146,11 +175,11 @@ pub fn summarise(evidence: &Evidence<'_>, model: &Model, control: Option<Control
         scaled_variance: scale * scale * raw_variance,
         within_row_variance: scale * scale * within / rows_with_keys.max(1.0),
         dependence: raw_variance / (evidence.width as f64 * query_square * key_square),
-        entropy: entropy / rows.max(1.0),
+        entropy: entropy / whole.max(1.0),
         relative_entropy: mean(relative, several),
         mean_largest_weight: mean(largest_sum, several),
         largest_weight: (several > 0.0).then_some(largest),
-        first_key_weight: first / rows.max(1.0),
+        first_key_weight: first / whole.max(1.0),
         one_hot_share: mean(one_hot, long),
         control,
         scale,

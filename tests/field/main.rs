@@ -20,5 +20,6 @@ mod mask;
 mod normalisation;
 mod position;
 mod precision;
+mod real;
 mod scale;
 mod sound;

@@ -47,7 +47,10 @@ pub fn compare_output(
     let misfits: Vec<Misfit> = rows
         .par_iter()
         .map(|&query| {
-            let mut row = evidence.row(query);
+            let mut row = match against {
+                Against::Weights => evidence.row_of_weights(query),
+                Against::Model(_) => evidence.row(query),
+            };
             prepare(&mut row);
             let view = row.view(&evidence.key_norms);
             if view.is_broken() || !view.has_keys() {
