@@ -311,7 +311,7 @@ fn join(group: Vec<Finding>) -> Finding {
     let mut finding = group[worst].clone();
     if let Place::Heads(own) = &finding.place
         && count > own.len()
-        && low < high
+        && significant(low, 4) != significant(high, 4)
         && finding.verdict != Verdict::Pass
     {
         let at = format!("batch {}, head {}", own[0].0, own[0].1);

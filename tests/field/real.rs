@@ -146,7 +146,7 @@ fn exit_codes_csv_and_explanations_are_as_promised() {
     for (arguments, words) in [
         (vec!["audit", "nowhere.npz"], "nowhere.npz"),
         (vec!["audit"], "FILE"),
-        (vec!["audit", "Cargo.toml"], "no .npy, .npz or .safetensors"),
+        (vec!["audit", "Cargo.toml"], "none of the formats"),
         (vec!["audit", "data/real/minilm/minilm.safetensors", "--scale", "1/dv"], "--scale 1/dv"),
         (vec!["audit", "data/real/minilm/minilm.safetensors", "--group", "x"], "no group fits"),
         (vec!["audit", "data/real/minilm/minilm.safetensors", "--q", "queries"], "--q queries: no array of this name"),

@@ -38,7 +38,8 @@ pub const WINDOW: &str = "\
 How many keys does a full row of a sliding window see?
 Formula: visible keys of the rows that are not cut by the start; W counts the query's own key (triu(diagonal = 1 − W)).
 Verdict: FAIL against --window; libraries differ in counting the own key, so the count is printed.
-CANNOT TELL: n ≤ W, no row is cut.";
+CANNOT TELL: n ≤ W, no row is cut.
+Blind spots: which of both ways to count the own key is meant; weights far back that underflow.";
 
 /// What the cells say.
 pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
