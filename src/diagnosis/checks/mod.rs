@@ -7,6 +7,7 @@ mod dropout;
 mod finite;
 mod heads;
 mod lse;
+mod mask_file;
 mod normalisation;
 mod output;
 mod precision;
