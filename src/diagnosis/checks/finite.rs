@@ -10,7 +10,7 @@ const LARGEST_EXPONENT: f64 = 88.72;
 /// Shown by `--explain finite`.
 pub const EXPLANATION: &str = "\
 Is every number finite, and if not, why?
-Counts NaN and infinities of every tensor (infinities of an additive mask are its purpose). Rows of weights that are not finite are explained where \
+Formula: counts of NaN and infinities of every tensor (infinities of an additive mask are its purpose). Rows of weights that are not finite are explained where \
 they can be: no visible key (0/0); a largest logit above 88.7 (exp without subtracting the row's maximum overflows f32) or all logits \
 below −88 (0/0 again); -inf on exactly the hidden cells (the mask was added after the softmax); NaN in Q, K or V.
 Verdict: FAIL for every number that is not finite; rows without visible keys that are all zero or uniform are conventions, and PASS.

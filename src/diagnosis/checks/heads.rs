@@ -16,7 +16,8 @@ Formula: for a head whose weights (or output) nothing else explains, the definit
 grouped keys also with the other sharing (head h uses key head h/(H/H_kv), repeat, or h mod H_kv, tile). The joined output is read again as if \
 (heads, tokens) had been reshaped to (tokens, heads) without changing places.
 Verdict: FAIL with the head that fits; WARN if only the sharing was not declared.
-CANNOT TELL: one head, one token; H/H_kv = H_kv hides nothing here, equal heads do. A permutation inside heads that Q and K share is no fault.";
+CANNOT TELL: one head.
+Blind spots: one token; equal heads; a permutation inside a head, which Q and K share (no fault) or only K has (another K).";
 
 /// Rows on which a head is compared with others.
 const ROWS: usize = 32;
