@@ -37,12 +37,39 @@ impl Control {
             // The middle of each of `rows` equal parts.
             *used.entry(sorted[(2 * index + 1) * sorted.len() / (2 * rows)]).or_default() += 1;
         }
+        let keys: Vec<usize> = used.keys().copied().collect();
+        let expected = softmax::expectations_by_keys(width as u32, scale.abs(), &keys).ok()?;
+        let knots = knots(&keys, width, scale.abs())?;
         let (mut entropy, mut largest) = (0.0, 0.0);
-        for (&keys, &times) in &used {
-            let expected = softmax::expectations(width as u32, keys, scale.abs()).ok()?;
+        for ((&keys, &times), expected) in used.iter().zip(&expected) {
             entropy += times as f64 * expected.entropy / (keys as f64).ln();
-            largest += times as f64 * softmax::max_weight(width as u32, keys, scale.abs()).ok()?;
+            largest += times as f64 * between(&knots, (keys as f64).ln());
         }
         (rows > 0).then(|| Self { relative_entropy: entropy / rows as f64, largest_weight: largest / rows as f64 })
     }
+}
+
+/// Numbers of keys at which the largest weight, a double integral, is computed; between them it is linear in ln m.
+const KNOTS: usize = 6;
+
+/// (ln m, expected largest weight) at some of `keys`, first and last included.
+fn knots(keys: &[usize], width: usize, scale: f64) -> Option<Vec<(f64, f64)>> {
+    let count = keys.len().min(KNOTS);
+    let at = |index: usize| if count > 1 { index * (keys.len() - 1) / (count - 1) } else { 0 };
+    (0..count)
+        .map(|index| {
+            let m = keys[at(index)];
+            Some(((m as f64).ln(), softmax::max_weight(width as u32, m, scale).ok()?))
+        })
+        .collect()
+}
+
+/// Linear between neighbouring knots.
+fn between(knots: &[(f64, f64)], x: f64) -> f64 {
+    let last = knots[knots.len() - 1];
+    let pair = knots.windows(2).find(|pair| x <= pair[1].0);
+    pair.map_or(last.1, |pair| {
+        let ((a, low), (b, high)) = (pair[0], pair[1]);
+        if x <= a { low } else { low + (high - low) * (x - a) / (b - a) }
+    })
 }
