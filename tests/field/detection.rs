@@ -10,7 +10,7 @@ use attn::diagnosis::matrix::Storage;
 use crate::definition::{Case, Draws, File, Shape, shown};
 
 /// Runs per fault; release runs give the rates of data/audit_detection.csv.
-const RUNS: u64 = if cfg!(debug_assertions) { 12 } else { 400 };
+const RUNS: u64 = if cfg!(debug_assertions) { 12 } else { 100 };
 
 const HIDDEN: f64 = f64::NEG_INFINITY;
 
