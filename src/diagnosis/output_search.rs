@@ -34,12 +34,19 @@ pub fn recover_weights(head: &Head) -> Option<(Matrix, f64)> {
         return None;
     }
     let inverse = svd.pseudo_inverse(1e-12 * largest).ok()?;
-    let weights = &o * inverse;
+    let mut weights = &o * &inverse;
+    // Refined, since the inverse itself is rounded.
+    for _ in 0..2 {
+        weights += (&o - &weights * &v) * &inverse;
+    }
+    let rest = &o - &weights * &v;
+    let left = (0..queries).map(|query| rest.row(query).norm()).fold(0.0f64, f64::max);
     let storage = output.computed_in();
     let rounding = storage.unit_roundoff().max(Storage::F32.unit_roundoff().min(storage.unit_roundoff() * 8.0));
     // Rounding of O, and of the weights that made it, each relative to the row's own size.
     let row_error = (0..queries).map(|query| o.row(query).norm()).fold(0.0f64, f64::max);
-    let floor = 8.0 * rounding * (row_error + largest) / smallest;
+    // What the refined weights leave of O is error of theirs as well.
+    let floor = 8.0 * (rounding * (row_error + largest) + left) / smallest;
     if floor > 0.01 / keys as f64 {
         return None;
     }

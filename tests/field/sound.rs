@@ -83,19 +83,27 @@ fn file_of(seed: u64) -> File {
     }
 }
 
+/// Seeds that raised an alarm once: lone outputs in half types and with a nearly singular V, rows without keys, tiny masks.
+const PAST_ALARMS: [u64; 16] = [52, 58, 247, 281, 820, 920, 1604, 3736, 4276, 4429, 4614, 5766, 6495, 8038, 9163, 9257];
+
+#[test]
+fn tensors_that_raised_an_alarm_once_raise_none() {
+    let failed: Vec<String> = PAST_ALARMS.into_iter().filter_map(alarm_of).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+/// What a seed's sound tensors raise: FAIL, or WARN other than that rows are saturated, which is worth a word and no alarm.
+fn alarm_of(seed: u64) -> Option<String> {
+    let audit = file_of(seed).audit();
+    let alarm = |f: &&attn::diagnosis::finding::Finding| {
+        f.verdict == Verdict::Fail || (f.verdict == Verdict::Warn && f.check != Check::Saturation)
+    };
+    (audit.findings.iter().filter(alarm).count() > 0).then(|| format!("seed {seed}\n{}", shown(&audit)))
+}
+
 #[test]
 fn tensors_by_the_definition_never_raise_an_alarm() {
-    let failed: Vec<String> = (0..RUNS)
-        .filter_map(|seed| {
-            let audit = file_of(seed).audit();
-            // Saturated rows are worth a word, and no alarm.
-            let alarm = |f: &&attn::diagnosis::finding::Finding| {
-                f.verdict == Verdict::Fail || (f.verdict == Verdict::Warn && f.check != Check::Saturation)
-            };
-            let alarms = audit.findings.iter().filter(alarm).count();
-            (alarms > 0).then(|| format!("seed {seed}\n{}", shown(&audit)))
-        })
-        .collect();
+    let failed: Vec<String> = (0..RUNS).filter_map(alarm_of).collect();
     assert!(
         failed.is_empty(),
         "{} of {RUNS} raised an alarm\n{}",

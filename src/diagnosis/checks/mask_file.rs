@@ -29,7 +29,8 @@ pub(super) fn file_findings(context: &HeadContext<'_>) -> Vec<Finding> {
         && let Some(finding) = declared_against_file(context, declared, &mask.visible)
     {
         findings.push(finding);
-    } else if context.evidence.declared.is_none() {
+    } else if context.evidence.declared.is_none() && context.evidence.queries.min(context.evidence.keys) >= 4 {
+        // Of fewer tokens any mask may look like that by chance.
         let pattern = recognise(&mask.visible);
         if let Shape::Transposed { .. } | Shape::StrictlyCausal { .. } = pattern.shape {
             let words = format!("the mask in the file is a {pattern}");
