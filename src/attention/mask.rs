@@ -231,6 +231,11 @@ impl Mask {
         self.visible_keys().iter().sum::<usize>() as f64 / (self.queries as f64 * self.keys as f64)
     }
 
+    /// Whether no query sees `key`.
+    pub fn is_never_visible(&self, key: usize) -> bool {
+        (0..self.queries).all(|query| !self.is_visible(query, key))
+    }
+
     /// Number of queries that see no key.
     pub fn fully_masked_rows(&self) -> usize {
         self.visible_keys().iter().filter(|&&count| count == 0).count()

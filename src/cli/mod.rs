@@ -3,6 +3,7 @@
 //! Every value arrives as text and is checked in [`crate::commands::config`], so that each error names the
 //! option, the value and the rule in one line.
 
+pub mod audit;
 pub mod complexity;
 pub mod depth;
 pub mod kv_cache;
@@ -47,6 +48,7 @@ struct Cli {
 /// One question, one subcommand.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Audit(audit::AuditArguments),
     Variance(variance::VarianceArguments),
     SoftmaxSpikiness(softmax_spikiness::SoftmaxSpikinessArguments),
     Mask(mask::MaskArguments),
@@ -66,6 +68,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let invocation = invocation(&arguments);
     let result = match cli.command {
+        Command::Audit(arguments) => commands::audit::run(&arguments, &invocation),
         Command::Variance(arguments) => commands::variance::run(&arguments, &invocation),
         Command::SoftmaxSpikiness(arguments) => commands::softmax_spikiness::run(&arguments, &invocation),
         Command::Mask(arguments) => commands::mask::run(&arguments, &invocation),

@@ -1,5 +1,8 @@
 //! One file per subcommand: arguments → checked configuration → experiment → report. No mathematics here.
 
+pub mod audit;
+mod audit_arrays;
+mod audit_contract;
 pub mod complexity;
 pub mod config;
 pub mod deliver;

@@ -8,6 +8,7 @@
 pub mod cost;
 pub mod csv;
 pub mod file;
+pub mod findings;
 pub mod format;
 pub mod interrupt;
 pub mod json;

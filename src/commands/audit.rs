@@ -1,0 +1,188 @@
+//! `attn audit`: what is wrong with my attention?
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+
+use super::audit_arrays::{Group, groups};
+use super::audit_contract::{contract, mask_kind};
+use super::{ExitStatus, config};
+use crate::cli::audit::AuditArguments;
+use crate::diagnosis::arrays::{ArraySource, Role};
+use crate::diagnosis::audit::{Audit, audit};
+use crate::diagnosis::checks::{explanation, sinusoidal_findings};
+use crate::diagnosis::contract::Contract;
+use crate::diagnosis::finding::{Check, Finding, Place, Verdict, joined};
+use crate::diagnosis::given_mask::MaskKind;
+use crate::diagnosis::summary::HeadSummary;
+use crate::experiment::progress::Progress;
+use crate::report::findings::{FindingRow, HeadRow, Layout, write};
+use crate::report::json::Run;
+use crate::report::{AtomicFile, Format, stdout, table};
+
+/// Columns of text of a table in a file.
+const FILE_WIDTH: usize = 120;
+
+/// Runs the subcommand; `invocation` is what was typed, for the output.
+///
+/// # Errors
+/// Wrong options, unreadable files, arrays that do not fit, an output that cannot be written.
+pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
+    if let Some(name) = &typed.explain {
+        return explain(name);
+    }
+    let contract = contract(typed)?;
+    let kind = mask_kind(typed)?;
+    let format = typed
+        .format
+        .as_deref()
+        .map(|text| config::option("--format", text, |text| text.parse::<Format>().map_err(|e| e.to_string())));
+    let path = Path::new(&typed.output);
+    let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
+    let format = Format::choose(format.transpose()?, path.as_deref(), std::io::stdout().is_terminal())?;
+    let mut file = path.as_deref().map(AtomicFile::create).transpose().context("--output")?;
+    let (findings, heads) = rows(typed, &contract, kind)?;
+    let run = Run {
+        command: "audit".to_string(),
+        invocation: invocation.to_string(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        seed: None,
+        remarks: Vec::new(),
+    };
+    let render = |output: &mut dyn Write, layout: Layout| write(format, &run, &findings, &heads, layout, output);
+    match &mut file {
+        Some(file) => render(file, Layout { width: FILE_WIDTH, colour: table::Colour::Plain }).context("--output")?,
+        None => stdout::print(|output| {
+            let layout = table::Layout::of_stdout(None);
+            render(output, Layout { width: layout.width, colour: layout.colour })
+        })?,
+    }
+    file.map(AtomicFile::commit).transpose().context("--output")?;
+    let failed = findings.iter().any(|row| row.verdict == Verdict::Fail.to_string());
+    Ok(if failed { ExitStatus::Rejected } else { ExitStatus::Upheld })
+}
+
+/// Prints what a check does.
+fn explain(name: &str) -> Result<ExitStatus> {
+    let check = Check::ALL.into_iter().find(|check| check.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = Check::ALL.iter().map(|check| check.name()).collect();
+        anyhow!("--explain {name}: must be one of {}", names.join(", "))
+    })?;
+    stdout::print(|output| {
+        let width = table::Layout::of_stdout(None).width;
+        explanation(check).lines().try_for_each(|line| writeln!(output, "{}", table::paragraph(line, width)))
+    })?;
+    Ok(ExitStatus::Upheld)
+}
+
+/// The rows of every group.
+fn rows(
+    typed: &AuditArguments,
+    contract: &Contract,
+    kind: Option<MaskKind>,
+) -> Result<(Vec<FindingRow>, Vec<HeadRow>)> {
+    let groups = groups(typed)?;
+    let (mut findings, mut heads) = (Vec::new(), Vec::new());
+    let progress = Progress::new(groups.len() as f64, typed.quiet);
+    for group in groups {
+        let name = group.name.clone();
+        let of_group = |error: String| if name.is_empty() { anyhow!(error) } else { anyhow!("{name}: {error}") };
+        let audited = audited(group, contract, kind, &progress).map_err(of_group)?;
+        let shared = FindingRow {
+            file: typed.files.join(" "),
+            group: name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            ..FindingRow::default()
+        };
+        let shape = audited.as_ref().map_or((1, 1), |audit| (audit.0.batches, audit.0.sizes.heads));
+        match audited {
+            Ok((audit, ..)) => {
+                findings.extend(audit.findings.iter().map(|finding| row(&shared, finding, shape)));
+                heads.extend(audit.heads.iter().map(|summary| head_row(&name, summary)));
+            }
+            Err(alone) => findings.extend(alone.iter().map(|finding| row(&shared, finding, shape))),
+        }
+    }
+    progress.finish();
+    Ok((findings, heads))
+}
+
+/// The audit of a group, or, where it is a position table alone, its findings.
+fn audited(
+    mut group: Group,
+    contract: &Contract,
+    kind: Option<MaskKind>,
+    progress: &Progress,
+) -> Result<std::result::Result<(Audit,), Vec<Finding>>, String> {
+    if !group.arrays.contains_key(&Role::Queries)
+        && let Some(table) = group.arrays.remove(&Role::PositionTable)
+    {
+        progress.advance(1.0);
+        return Ok(Err(joined(sinusoidal_findings(&(table.read)(0, 0)?))));
+    }
+    let arrays: BTreeMap<_, _> = group.arrays;
+    let source = ArraySource::new(arrays, contract, kind)?;
+    let audit = audit(&source, contract, &|_, of| progress.advance(1.0 / of as f64))?;
+    Ok(Ok((audit,)))
+}
+
+fn row(shared: &FindingRow, finding: &Finding, (batches, heads): (usize, usize)) -> FindingRow {
+    let numbers = |pick: fn(&(usize, usize)) -> usize| match &finding.place {
+        Place::Everywhere => String::new(),
+        Place::Heads(places) => {
+            let mut numbers: Vec<usize> = places.iter().map(pick).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
+        }
+    };
+    let mut place = finding.place.words(batches, heads);
+    match finding.cell {
+        Some((row, Some(column))) => place.push_str(&format!("; first (row {row}, column {column})")),
+        Some((row, None)) => place.push_str(&format!("; row {row}")),
+        None => {}
+    }
+    FindingRow {
+        batch: numbers(|place| place.0),
+        head: numbers(|place| place.1),
+        check: finding.check.to_string(),
+        verdict: finding.verdict.to_string(),
+        measured: finding.measured.filter(|number| number.is_finite()),
+        expected: finding.expected.filter(|number| number.is_finite()),
+        unit: finding.unit.to_string(),
+        place,
+        explanation: finding.explanation.clone(),
+        standard_error: finding.standard_error.filter(|number| number.is_finite()),
+        cause: finding.cause.clone(),
+        would_confirm: finding.would_confirm.clone(),
+        symptoms: finding.symptoms.clone(),
+        ..shared.clone()
+    }
+}
+
+fn head_row(group: &str, summary: &HeadSummary) -> HeadRow {
+    HeadRow {
+        group: group.to_string(),
+        batch: summary.batch,
+        head: summary.head,
+        query_mean: summary.query_mean,
+        query_variance: summary.query_variance,
+        key_mean: summary.key_mean,
+        key_variance: summary.key_variance,
+        raw_mean: summary.raw_mean,
+        raw_variance: summary.raw_variance,
+        scaled_mean: summary.scaled_mean,
+        scaled_variance: summary.scaled_variance,
+        within_row_variance: summary.within_row_variance,
+        dependence: summary.dependence,
+        entropy: summary.entropy,
+        relative_entropy: summary.relative_entropy,
+        control_relative_entropy: summary.control.map(|control| control.relative_entropy),
+        mean_largest_weight: summary.mean_largest_weight,
+        control_largest_weight: summary.control.map(|control| control.largest_weight),
+        largest_weight: summary.largest_weight,
+        first_key_weight: summary.first_key_weight,
+    }
+}

@@ -1,0 +1,338 @@
+//! All checks over all heads of one attention.
+
+use std::collections::BTreeMap;
+
+use super::checks::{
+    AxisSums, Control, HeadContext, WeightSums, axis_findings, head_findings, order_findings, sinusoidal_findings,
+};
+use super::contract::{Contract, alibi_slope};
+use super::evidence::Evidence;
+use super::explain::{Cause, explain};
+use super::finding::{Check, Finding, Place, Verdict, joined};
+use super::matrix::{Head, Matrix};
+use super::model::{Cap, Hidden, MaskUse, Model};
+use super::naming::Sizes;
+use super::output_search::{explain_output, recover_weights};
+use super::summary::{HeadSummary, findings as summary_findings, summarise};
+
+/// Cells per head whose sums over batch and heads are taken.
+const AXIS_CELLS: usize = 4096;
+
+/// Where the tensors of one attention come from, head by head. Heads are query heads; keys and values may have fewer, and
+/// [`Source::head`] gives each query head those it uses by the contract.
+pub trait Source {
+    /// Sizes in sight.
+    fn sizes(&self) -> Sizes;
+
+    /// Batch entries.
+    fn batches(&self) -> usize;
+
+    /// All there is of a head.
+    ///
+    /// # Errors
+    /// What cannot be read, in one line.
+    fn head(&self, batch: usize, head: usize) -> Result<Head, String>;
+
+    /// The queries of a head.
+    ///
+    /// # Errors
+    /// As [`Source::head`].
+    fn queries(&self, batch: usize, head: usize) -> Result<Matrix, String>;
+
+    /// The keys of a key head.
+    ///
+    /// # Errors
+    /// As [`Source::head`].
+    fn keys(&self, batch: usize, key_head: usize) -> Result<Matrix, String>;
+
+    /// The values of a key head.
+    ///
+    /// # Errors
+    /// As [`Source::head`].
+    fn values(&self, batch: usize, key_head: usize) -> Result<Option<Matrix>, String>;
+
+    /// The output of a head if (heads, tokens) was reshaped to (tokens, heads) without changing places.
+    ///
+    /// # Errors
+    /// As [`Source::head`].
+    fn output_without_transpose(&self, batch: usize, head: usize) -> Result<Option<Matrix>, String>;
+
+    /// The table of positions, if there is one.
+    ///
+    /// # Errors
+    /// As [`Source::head`].
+    fn position_table(&self) -> Result<Option<Matrix>, String>;
+}
+
+/// What an audit found.
+#[derive(Debug, Clone)]
+pub struct Audit {
+    /// Findings joined over heads, worst first.
+    pub findings: Vec<Finding>,
+    /// One summary per head.
+    pub heads: Vec<HeadSummary>,
+    /// Batch entries.
+    pub batches: usize,
+    /// Sizes.
+    pub sizes: Sizes,
+}
+
+impl Audit {
+    /// Findings of a verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.findings.iter().filter(|finding| finding.verdict == verdict).count()
+    }
+
+    /// Findings of a check.
+    pub fn of(&self, check: Check) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(move |finding| finding.check == check)
+    }
+}
+
+/// The contract as a model of head `head`.
+///
+/// # Errors
+/// A scale that cannot be computed from the sizes.
+pub fn contract_model(contract: &Contract, sizes: &Sizes, head: usize, has_bias: bool) -> Result<Model, String> {
+    let model_width = sizes.model_width.unwrap_or(sizes.width as f64 * sizes.heads as f64);
+    let mut known = BTreeMap::from([
+        ("dk", sizes.width as f64),
+        ("heads", sizes.heads as f64),
+        ("dmodel", model_width),
+        ("n", sizes.queries as f64),
+        ("m", sizes.keys as f64),
+    ]);
+    if let Some(layer) = contract.layer {
+        known.insert("layer", layer);
+    }
+    Ok(Model {
+        scale: contract.scale.value().value(&known)?,
+        cap: contract.softcap.map(Cap::Tanh),
+        bias: f64::from(u8::from(has_bias)),
+        alibi: if contract.alibi { alibi_slope(head, sizes.heads) } else { 0.0 },
+        sink: contract.sink,
+        hidden: Hidden::Excluded,
+        mask: MaskUse::Contract,
+        factor: 1.0,
+    })
+}
+
+/// Audits one attention; `progress` hears after each head how many are done, of how many.
+///
+/// # Errors
+/// What the source cannot read, or a scale that cannot be computed.
+pub fn audit(source: &dyn Source, contract: &Contract, progress: &dyn Fn(usize, usize)) -> Result<Audit, String> {
+    let sizes = source.sizes();
+    let (batches, heads) = (source.batches(), sizes.heads);
+    contract_model(contract, &sizes, 0, false)?;
+    let axis = axis_sums(source)?;
+    let mut findings = match &axis {
+        Some((sums, roundoff)) => axis_findings(sums, batches, heads, *roundoff),
+        None => Vec::new(),
+    };
+    let explained_elsewhere = !findings.is_empty();
+    let mut summaries = Vec::new();
+    let mut controls: Vec<(Vec<usize>, f64, Option<Control>)> = Vec::new();
+    let (mut unexplained, mut wrong_output) = (Vec::new(), Vec::new());
+    for batch in 0..batches {
+        for index in 0..heads {
+            let head = source.head(batch, index)?;
+            let model = contract_model(contract, &sizes, index, head.bias.is_some())?;
+            let (own, summary) = one_head(&head, contract, &sizes, &model, explained_elsewhere, &mut controls);
+            unexplained.extend(is_unexplained(&own).then_some((batch, index)));
+            wrong_output.extend(
+                own.iter().any(|f| f.check == Check::Output && f.verdict == Verdict::Fail).then_some((batch, index)),
+            );
+            let is_faulty = own.iter().any(|finding| finding.verdict == Verdict::Fail);
+            findings.extend(own);
+            // One cause, one finding: rows that a fault makes one-hot are its symptom.
+            let of_summary = summary_findings(&summary, sizes.width);
+            findings.extend(of_summary.into_iter().filter(|finding| finding.verdict == Verdict::Pass || !is_faulty));
+            summaries.push(summary);
+            progress(batch * heads + index + 1, batches * heads);
+        }
+    }
+    let model_of = |head: &Head| {
+        let model = contract_model(contract, &sizes, head.head, head.bias.is_some());
+        // The same sizes gave a scale before.
+        model.unwrap_or_else(|_| unreachable!("the scale was computed for the first head"))
+    };
+    let orders = order_findings(source, contract, &model_of, &unexplained, &wrong_output)?;
+    replace_explained(&mut findings, &orders);
+    findings.extend(orders);
+    findings.extend(heads_pass(&findings, batches, heads));
+    if let Some(table) = source.position_table()? {
+        findings.extend(sinusoidal_findings(&table));
+    }
+    Ok(Audit { findings: joined(findings), heads: summaries, batches, sizes })
+}
+
+/// Whether a head's weights or output have no explanation yet.
+fn is_unexplained(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| {
+        finding.verdict == Verdict::Fail
+            && finding.key == "unexplained"
+            && matches!(finding.check, Check::Precision | Check::Output)
+    })
+}
+
+/// One cause, one finding: what another order of heads explains is no finding of its own.
+fn replace_explained(findings: &mut Vec<Finding>, orders: &[Finding]) {
+    for order in orders {
+        findings.retain(|finding| {
+            let symptom = finding.verdict == Verdict::Fail
+                && (finding.key == "unexplained" || (finding.check == Check::Output && finding.key == "inconsistent"))
+                || (finding.check == Check::Scale && finding.verdict != Verdict::Pass && order.key != "merge");
+            !(symptom && finding.place == order.place)
+        });
+    }
+}
+
+/// PASS where several heads are each their own, CANNOT TELL for one.
+fn heads_pass(findings: &[Finding], batches: usize, heads: usize) -> Option<Finding> {
+    if findings.iter().any(|finding| finding.check == Check::Heads) {
+        return None;
+    }
+    let judged: Vec<(usize, usize)> = findings
+        .iter()
+        .filter(|finding| matches!(finding.check, Check::Precision | Check::Output) && finding.verdict == Verdict::Pass)
+        .filter_map(|finding| match &finding.place {
+            Place::Heads(places) => places.first().copied(),
+            Place::Everywhere => None,
+        })
+        .collect();
+    let mut finding = if heads == 1 {
+        Finding::new(Check::Heads, Verdict::CannotTell, "one", "one head: order and joining of heads do not show")
+    } else if judged.is_empty() {
+        return None;
+    } else {
+        Finding::new(Check::Heads, Verdict::Pass, "right", "every head's weights and output belong to its own Q and K")
+    };
+    let all = (0..batches).flat_map(|batch| (0..heads).map(move |head| (batch, head))).collect();
+    finding.place = Place::Heads(all);
+    Some(finding)
+}
+
+fn one_head(
+    head: &Head,
+    contract: &Contract,
+    sizes: &Sizes,
+    model: &Model,
+    explained_elsewhere: bool,
+    controls: &mut Vec<(Vec<usize>, f64, Option<Control>)>,
+) -> (Vec<Finding>, HeadSummary) {
+    let recovered = if head.weights.is_none() { recover_weights(head) } else { None };
+    let with_weights = recovered.as_ref().map(|(weights, _)| Head { weights: Some(weights.clone()), ..head.clone() });
+    let seen = with_weights.as_ref().unwrap_or(head);
+    let mut evidence = Evidence::new(seen, contract);
+    if let Some((_, floor)) = &recovered {
+        evidence.precisions.floor = *floor;
+        evidence.precisions.smallest = 64.0 * floor;
+    }
+    let sums = seen.weights.as_ref().map(weight_sums);
+    let explanation = match &sums {
+        Some(sums) if !explained_elsewhere => {
+            let bound =
+                1e-6 + 8.0 * evidence.precisions.weights.unit_roundoff() * (1.0 + (evidence.queries as f64).sqrt());
+            let over_queries = evidence.queries > 1
+                && sums.columns.iter().all(|sum| (sum - 1.0).abs() <= bound)
+                && sums.rows.iter().any(|sum| (sum - 1.0).abs() > bound);
+            Some(explain(&evidence, model, over_queries))
+        }
+        Some(_) => None,
+        None => explain_output(&evidence, model, &likely_scales(sizes)),
+    };
+    let context = HeadContext {
+        contract,
+        sizes: *sizes,
+        head: seen,
+        evidence: &evidence,
+        model,
+        sums: sums.as_ref(),
+        explanation: explanation.as_ref(),
+        recovered: recovered.is_some(),
+        explained_elsewhere,
+    };
+    let findings = head_findings(&context);
+    let shown =
+        explanation.as_ref().filter(|found| found.causes.contains(&Cause::Scale)).map_or(model, |found| &found.model);
+    let counts = evidence.visible.visible_keys();
+    let known = controls.iter().find(|(known, scale, _)| *known == counts && *scale == model.scale);
+    let control = match known {
+        Some((.., control)) => *control,
+        None => {
+            let control = Control::new(&evidence.visible, sizes.width, model.scale);
+            controls.push((counts, model.scale, control));
+            control
+        }
+    };
+    let summary = summarise(&evidence, shown, control);
+    (findings, summary)
+}
+
+/// Scales that are tried where only the output is there.
+fn likely_scales(sizes: &Sizes) -> Vec<f64> {
+    let d = sizes.width as f64;
+    let mut scales = vec![1.0, 1.0 / d, 1.0 / d.sqrt(), d.sqrt()];
+    scales.push(1.0 / (d * sizes.heads as f64).sqrt());
+    scales
+}
+
+/// Sums of the weights over keys and over queries.
+pub fn weight_sums(weights: &Matrix) -> WeightSums {
+    let mut sums = WeightSums { columns: vec![0.0; weights.columns], ..WeightSums::default() };
+    let mut row = vec![0.0; weights.columns];
+    for query in 0..weights.rows {
+        weights.row(query, &mut row);
+        let total: f64 = row.iter().sum();
+        sums.rows.push(if row.iter().all(|weight| weight.is_finite()) { total } else { f64::NAN });
+        if !row.iter().all(|weight| weight.is_finite()) {
+            sums.broken_rows.push(query);
+            continue;
+        }
+        for (sum, weight) in sums.columns.iter_mut().zip(&row) {
+            *sum += weight;
+        }
+    }
+    sums
+}
+
+/// Sums over batch and heads, if rows of the first head do not sum to 1 and there is an axis to sum over.
+fn axis_sums(source: &dyn Source) -> Result<Option<(AxisSums, f64)>, String> {
+    let (batches, heads) = (source.batches(), source.sizes().heads);
+    let first = source.head(0, 0)?;
+    let Some(weights) = &first.weights else { return Ok(None) };
+    let roundoff = weights.storage.unit_roundoff();
+    let sums = weight_sums(weights);
+    // Rows without keys are 0 by convention.
+    let far = sums.rows.iter().copied().filter(|sum| sum.is_finite() && *sum != 0.0);
+    let row = far.max_by(|a, b| (a - 1.0).abs().total_cmp(&(b - 1.0).abs())).unwrap_or(1.0);
+    if batches * heads == 0 || (row - 1.0).abs() <= 1e-6 + 16.0 * roundoff * (1.0 + (weights.columns as f64).sqrt()) {
+        return Ok(None);
+    }
+    let rows = (AXIS_CELLS / weights.columns.max(1)).clamp(1, weights.rows.max(1));
+    let cells = rows.min(weights.rows) * weights.columns;
+    let (mut over_batch, mut over_heads) = (vec![vec![0.0; cells]; heads], vec![vec![0.0; cells]; batches]);
+    for (batch, of_heads) in over_heads.iter_mut().enumerate() {
+        for (head, of_batch) in over_batch.iter_mut().enumerate() {
+            let Some(weights) = source.head(batch, head)?.weights else { return Ok(None) };
+            let mut row = vec![0.0; weights.columns];
+            for (query, start) in (0..cells).step_by(weights.columns.max(1)).enumerate() {
+                weights.row(query, &mut row);
+                for (key, weight) in row.iter().enumerate() {
+                    of_batch[start + key] += weight;
+                    of_heads[start + key] += weight;
+                }
+            }
+        }
+    }
+    let farthest = |sums: &[Vec<f64>]| {
+        // Cells without weight anywhere are masked.
+        let cells = sums.iter().flatten().filter(|sum| **sum != 0.0);
+        cells
+            .map(|sum| (sum - 1.0).abs())
+            .fold(0.0f64, |far, distance| if distance.is_nan() { f64::INFINITY } else { far.max(distance) })
+    };
+    let (batch, heads) = (farthest(&over_batch), farthest(&over_heads));
+    Ok(Some((AxisSums { batch, heads, row }, roundoff)))
+}

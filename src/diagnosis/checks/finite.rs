@@ -1,0 +1,198 @@
+//! NaN and infinities.
+
+use super::HeadContext;
+use crate::diagnosis::finding::{Check, Finding, Verdict, significant};
+use crate::diagnosis::matrix::Matrix;
+
+/// exp of more than this is infinite in f32.
+const LARGEST_EXPONENT: f64 = 88.72;
+
+/// Shown by `--explain finite`.
+pub const EXPLANATION: &str = "\
+Is every number finite, and if not, why?
+Formula: counts of NaN and infinities of every tensor (infinities of an additive mask are its purpose). Rows of weights that are not finite are explained where \
+they can be: no visible key (0/0); a largest logit above 88.7 (exp without subtracting the row's maximum overflows f32) or all logits \
+below −88 (0/0 again); -inf on exactly the hidden cells (the mask was added after the softmax); NaN in Q, K or V.
+Verdict: FAIL for every number that is not finite; rows without visible keys that are all zero or uniform are conventions, and PASS.
+Blind spots: none for what is in the file.";
+
+/// What is not finite, and why.
+pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
+    let head = context.head;
+    let mut findings = Vec::new();
+    let inputs = [("Q", Some(&head.queries)), ("K", Some(&head.keys)), ("V", head.values.as_ref())];
+    let mut broken_inputs = Vec::new();
+    for (name, matrix) in inputs {
+        if let Some((count, first)) = matrix.and_then(broken) {
+            broken_inputs.push((name, first));
+            let hidden = name != "Q" && context.evidence.visible.is_never_visible(first.0);
+            let masked = if hidden { " but masked" } else { "" };
+            let output = head.output.as_ref().and_then(broken).map(|(count, _)| count);
+            let words = match output {
+                Some(outputs) if hidden => format!(
+                    "{name}[{},{}] is not finite{masked}; {outputs} entries of O are not: masked values must be selected away, not multiplied by 0",
+                    first.0, first.1
+                ),
+                _ => format!("{count} entries of {name} are not finite, first ({}, {}){masked}", first.0, first.1),
+            };
+            let mut finding = context
+                .finding(Check::Finite, Verdict::Fail, &format!("input {name}"), words)
+                .with_numbers(count as f64, 0.0, "entries")
+                .with_cause(
+                    "0 * NaN is NaN: a masked key still spoils a product",
+                    "replace masked entries of K and V by 0",
+                );
+            finding.cell = Some((first.0, Some(first.1)));
+            findings.push(finding);
+        }
+    }
+    if let Some((count, first)) = head.logits.as_ref().and_then(broken) {
+        let words = format!("{count} logits are not finite, first ({}, {})", first.0, first.1);
+        let mut finding = context
+            .finding(Check::Finite, Verdict::Fail, "logits", words)
+            .with_numbers(count as f64, 0.0, "entries")
+            .with_cause("QKᵀ overflows the type it is accumulated in", "accumulate in f32, or scale Q first");
+        finding.cell = Some((first.0, Some(first.1)));
+        findings.push(finding);
+    }
+    if !broken_inputs.is_empty() {
+        return findings;
+    }
+    findings.extend(weight_rows(context));
+    findings.extend(empty_rows(context));
+    if let Some((count, first)) = head.output.as_ref().and_then(broken)
+        && findings.is_empty()
+    {
+        let words = format!("{count} entries of O are not finite, first ({}, {})", first.0, first.1);
+        findings.push(context.finding(Check::Finite, Verdict::Fail, "output", words).with_numbers(
+            count as f64,
+            0.0,
+            "entries",
+        ));
+    }
+    if findings.is_empty() {
+        findings.push(context.finding(Check::Finite, Verdict::Pass, "right", "every number is finite"));
+    }
+    findings
+}
+
+/// Number of entries that are not finite, and the first.
+fn broken(matrix: &Matrix) -> Option<(usize, (usize, usize))> {
+    let mut row = vec![0.0; matrix.columns];
+    let (mut count, mut first) = (0, None);
+    for index in 0..matrix.rows {
+        matrix.row(index, &mut row);
+        for (column, _) in row.iter().enumerate().filter(|(_, number)| !number.is_finite()) {
+            count += 1;
+            first.get_or_insert((index, column));
+        }
+    }
+    first.map(|first| (count, first))
+}
+
+/// Rows of weights that are not finite though they see a key.
+fn weight_rows(context: &HeadContext<'_>) -> Option<Finding> {
+    let evidence = context.evidence;
+    let sums = context.sums?;
+    let rows: Vec<usize> =
+        sums.broken_rows.iter().copied().filter(|&query| evidence.visible.row(query).count() > 0).collect();
+    let first = *rows.first()?;
+    if context.head.mask.as_ref().is_some_and(|mask| !mask.broken.is_empty()) {
+        return None;
+    }
+    let extreme = |query: usize| {
+        let row = evidence.row(query);
+        let view = row.view(&evidence.key_norms);
+        let logits = (0..evidence.keys).filter(|&key| view.visible[key]).map(|key| context.model.logit(&view, key));
+        logits.fold(f64::NEG_INFINITY, f64::max)
+    };
+    let overflows = |query: usize| !(-87.0..=LARGEST_EXPONENT).contains(&extreme(query));
+    let only_hidden = rows.iter().all(|&query| {
+        let row = evidence.row(query);
+        let view = row.view(&evidence.key_norms);
+        let hides = (0..evidence.keys).any(|key| !view.visible[key]);
+        hides
+            && (0..evidence.keys).all(|key| match view.visible[key] {
+                true => view.weights[key].is_finite(),
+                false => view.weights[key] == f64::NEG_INFINITY,
+            })
+    });
+    let whole_overflow = (0..evidence.queries).any(|query| sums.rows[query].is_finite() && overflows(query));
+    let mut finding = if only_hidden {
+        context
+            .finding(
+                Check::Mask,
+                Verdict::Fail,
+                "added after",
+                "weights are -inf on exactly the hidden cells: the mask was added after the softmax",
+            )
+            .with_numbers(f64::NEG_INFINITY, 0.0, "weight of a masked key")
+            .with_cause("P + mask instead of softmax(scores + mask)", "add the mask to the scores")
+    } else if rows.iter().all(|&query| overflows(query)) && !whole_overflow {
+        let largest = rows.iter().map(|&query| extreme(query)).fold(f64::NEG_INFINITY, f64::max);
+        let words = format!(
+            "{} rows are not finite, those whose largest logit is above 88.7 (up to {}) or far below -87; all others are right: softmax does not subtract the row's maximum",
+            rows.len(),
+            significant(largest, 4)
+        );
+        context
+            .finding(Check::Finite, Verdict::Fail, "no maximum", words)
+            .with_numbers(rows.len() as f64, 0.0, "rows")
+            .with_cause(
+                "exp(logit) without subtracting the row's maximum overflows f32",
+                "subtract the maximum of each row before exp",
+            )
+    } else {
+        let words = format!("{} rows of weights are not finite, first row {first}", rows.len());
+        context
+            .finding(Check::Finite, Verdict::Fail, "weights", words)
+            .with_numbers(rows.len() as f64, 0.0, "rows")
+            .with_cause(
+                "logits overflowed their type (inf - inf), or a mask held NaN",
+                "dump the logits before the softmax",
+            )
+    };
+    finding.cell = Some((first, None));
+    Some(finding)
+}
+
+/// What became of rows that see no key.
+fn empty_rows(context: &HeadContext<'_>) -> Option<Finding> {
+    let evidence = context.evidence;
+    let rows: Vec<usize> = (0..evidence.queries).filter(|&query| evidence.visible.row(query).count() == 0).collect();
+    let first = *rows.first()?;
+    let (mut broken, mut zero, mut uniform) = (0, 0, 0);
+    let source = context.head.weights.as_ref().or(context.head.output.as_ref())?;
+    let mut row = vec![0.0; source.columns];
+    for &query in &rows {
+        source.row(query, &mut row);
+        let even = 1.0 / evidence.keys as f64;
+        broken += usize::from(row.iter().any(|number| !number.is_finite()));
+        zero += usize::from(row.iter().all(|&number| number == 0.0));
+        uniform += usize::from(row.iter().all(|&number| (number - even).abs() < 0.01 * even));
+    }
+    let place = format!("row ({}, {}, {first}) has no allowed key", context.head.batch, context.head.head);
+    let conventions = "conventions: zeros (flash, PyTorch, ONNX), uniform (lowest finite number as fill), NaN (naive)";
+    let mut finding = if broken > 0 {
+        context
+            .finding(
+                Check::Finite,
+                Verdict::Fail,
+                "empty rows",
+                format!("{place}: got NaN ({broken} such rows); {conventions}"),
+            )
+            .with_numbers(broken as f64, 0.0, "rows")
+            .with_cause("softmax of a row of -inf is 0/0", "select zeros for rows without keys")
+    } else {
+        let convention = if zero == rows.len() {
+            "zeros"
+        } else if uniform == rows.len() {
+            "uniform"
+        } else {
+            "neither zeros nor uniform"
+        };
+        context.finding(Check::Finite, Verdict::Pass, convention, format!("{place}: got {convention}; {conventions}"))
+    };
+    finding.cell = Some((first, None));
+    Some(finding)
+}

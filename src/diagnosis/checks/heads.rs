@@ -1,0 +1,213 @@
+//! Heads in order, grouped keys shared right, heads joined right; softmax over batch or heads.
+
+use crate::diagnosis::audit::Source;
+use crate::diagnosis::contract::{Contract, GroupOrder};
+use crate::diagnosis::evidence::Evidence;
+use crate::diagnosis::finding::{Check, Finding, Place, Verdict, significant};
+use crate::diagnosis::matrix::Head;
+use crate::diagnosis::model::Model;
+
+use super::output::{Against, compare_output};
+
+/// Shown by `--explain heads`.
+pub const EXPLANATION: &str = "\
+Do weights and output of head h belong to Q and K of head h?
+Formula: for a head whose weights (or output) nothing else explains, the definition is computed with the queries and keys of every other head; with \
+grouped keys also with the other sharing (head h uses key head h/(H/H_kv), repeat, or h mod H_kv, tile). The joined output is read again as if \
+(heads, tokens) had been reshaped to (tokens, heads) without changing places.
+Verdict: FAIL with the head that fits; WARN if only the sharing was not declared.
+CANNOT TELL: one head.
+Blind spots: one token; equal heads; a permutation inside a head, which Q and K share (no fault) or only K has (another K).";
+
+/// Rows on which a head is compared with others.
+const ROWS: usize = 32;
+
+/// Sums of the weights over batch entries and over heads, on the first cells.
+#[derive(Debug, Clone)]
+pub struct AxisSums {
+    /// Largest |Σ over batch − 1|.
+    pub batch: f64,
+    /// Largest |Σ over heads − 1|.
+    pub heads: f64,
+    /// The row sum farthest from 1.
+    pub row: f64,
+}
+
+/// A softmax over the batch or the heads, from sums over all heads.
+pub fn axis_findings(sums: &AxisSums, batches: usize, heads: usize, storage_roundoff: f64) -> Vec<Finding> {
+    let axes = [("batch", sums.batch, batches), ("head", sums.heads, heads)];
+    let bound = |count: usize| 4.0 * (storage_roundoff + 1e-7) * (1.0 + count as f64).sqrt() + 1e-6;
+    for (name, distance, count) in axes {
+        // Over an axis of one the sums are the weights themselves: all of them 1, and rows sum to their number of keys.
+        let trivial = count == 1 && (name == "head" || sums.row < 1.5);
+        if distance <= bound(count) && (sums.row - 1.0).abs() > bound(count) && !trivial {
+            let words = format!(
+                "sums along the {name} axis are 1, along the keys {}: softmax over the {name} axis",
+                significant(sums.row, 4)
+            );
+            let mut finding = Finding::new(Check::Normalisation, Verdict::Fail, format!("over {name}"), words)
+                .with_numbers(sums.row, 1.0, "sum of a row")
+                .with_cause(
+                    "softmax with dim = 0 or 1 (or none given) on a tensor with leading axes",
+                    "sum the weights along each axis",
+                );
+            finding.place = Place::Everywhere;
+            return vec![finding];
+        }
+    }
+    Vec::new()
+}
+
+/// For heads that nothing else explains: whether other queries, keys or values do.
+///
+/// # Errors
+/// Those of the source.
+pub fn order_findings(
+    source: &dyn Source,
+    contract: &Contract,
+    model_of: &dyn Fn(&Head) -> Model,
+    unexplained: &[(usize, usize)],
+    wrong_output: &[(usize, usize)],
+) -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    for &(batch, head) in unexplained {
+        findings.extend(weights_of_another(source, contract, model_of, (batch, head))?);
+    }
+    for &(batch, head) in wrong_output {
+        findings.extend(joined_wrongly(source, contract, model_of, (batch, head))?);
+    }
+    Ok(findings)
+}
+
+/// The key head that query head `head` uses.
+pub fn key_head(head: usize, heads: usize, key_heads: usize, order: GroupOrder) -> usize {
+    match order {
+        GroupOrder::Repeat => head * key_heads / heads,
+        GroupOrder::Tile => head % key_heads,
+    }
+}
+
+fn weights_of_another(
+    source: &dyn Source,
+    contract: &Contract,
+    model_of: &dyn Fn(&Head) -> Model,
+    (batch, head): (usize, usize),
+) -> Result<Option<Finding>, String> {
+    let sizes = source.sizes();
+    let own = source.head(batch, head)?;
+    let by_output = own.weights.is_none();
+    let declared = *contract.groups.value();
+    let other_order = match declared {
+        GroupOrder::Repeat => GroupOrder::Tile,
+        GroupOrder::Tile => GroupOrder::Repeat,
+    };
+    // The other sharing first: it explains all heads at once.
+    let tiled = key_head(head, sizes.heads, sizes.key_heads, other_order);
+    let mut trials: Vec<(usize, usize)> = vec![(head, tiled)];
+    trials.extend((0..sizes.heads).map(|other| (other, key_head(other, sizes.heads, sizes.key_heads, declared))));
+    trials.extend((0..sizes.key_heads).map(|key| (head, key)));
+    for (query_head, key) in trials {
+        if (query_head, key) == (head, key_head(head, sizes.heads, sizes.key_heads, declared)) {
+            continue;
+        }
+        let mut trial = own.clone();
+        trial.queries = source.queries(batch, query_head)?;
+        (trial.keys, trial.values) = (source.keys(batch, key)?, source.values(batch, key)?);
+        let mut evidence = Evidence::new(&trial, contract);
+        let step = evidence.queries.div_ceil(ROWS);
+        evidence.sample = (0..evidence.queries).step_by(step.max(1)).collect();
+        let model = model_of(&trial);
+        let fits = match (by_output, &trial.values, &trial.output) {
+            (true, Some(values), Some(output)) => {
+                let rows = evidence.sample.clone();
+                compare_output(&evidence, Against::Model(&model), values, output, &rows, &|_| {}).fits()
+            }
+            (true, ..) => false,
+            (false, ..) => evidence.compare(&model).fits(),
+        };
+        if !fits {
+            continue;
+        }
+        let what = if by_output { "output" } else { "weights" };
+        let finding = if query_head == head && key == tiled && sizes.key_heads < sizes.heads {
+            let name = if other_order == GroupOrder::Tile { "tile" } else { "repeat" };
+            let verdict = super::against(contract.groups.is_declared());
+            Finding::new(
+                Check::Heads,
+                verdict,
+                format!("groups {name}"),
+                format!(
+                    "the {what} of head {head} use key head {key} (sharing by {name}), declared is head {}",
+                    key_head(head, sizes.heads, sizes.key_heads, declared)
+                ),
+            )
+            .with_cause(
+                format!("keys are repeated in the other order (repeat_interleave or tile); if it is meant, pass --kv-groups {name}"),
+                "look at which query heads share a key head",
+            )
+        } else {
+            Finding::new(
+                Check::Heads,
+                Verdict::Fail,
+                "permuted",
+                format!("the {what} of head {head} are those of Q of head {query_head} and K of head {key}"),
+            )
+            .with_cause(
+                "heads are in another order (a reshape without changing axes, or a permuted projection)",
+                "compare head by head",
+            )
+        };
+        let numbers =
+            finding.with_numbers(if query_head == head { key } else { query_head } as f64, head as f64, "head");
+        return Ok(Some(numbers.in_head(batch, head)));
+    }
+    Ok(None)
+}
+
+/// Whether O is P·V reshaped without changing axes, or uses the values of another head.
+fn joined_wrongly(
+    source: &dyn Source,
+    contract: &Contract,
+    model_of: &dyn Fn(&Head) -> Model,
+    (batch, head): (usize, usize),
+) -> Result<Option<Finding>, String> {
+    let sizes = source.sizes();
+    let own = source.head(batch, head)?;
+    let evidence = Evidence::new(&own, contract);
+    let model = model_of(&own);
+    let rows: Vec<usize> = (0..evidence.queries).collect();
+    let against = if own.weights.is_some() { Against::Weights } else { Against::Model(&model) };
+    let fits = |values: &crate::diagnosis::matrix::Matrix, output: &crate::diagnosis::matrix::Matrix| {
+        compare_output(&evidence, against, values, output, &rows, &|_| {}).fits()
+    };
+    let (Some(values), Some(output)) = (&own.values, &own.output) else { return Ok(None) };
+    if let Some(reshaped) = source.output_without_transpose(batch, head)?
+        && (sizes.heads > 1 && evidence.queries > 1)
+        && fits(values, &reshaped)
+    {
+        let words =
+            "O equals P·V reshaped without transpose (exact): heads and tokens are mixed; expected heads side by side";
+        return Ok(Some(
+            Finding::new(Check::Heads, Verdict::Fail, "merge", words)
+                .with_numbers(1.0, 0.0, "reshaped")
+                .with_cause(
+                    "(batch, heads, n, d) viewed as (batch, n, heads*d) without swapping axes 1 and 2 first",
+                    "out.transpose(1, 2).reshape(b, n, heads * d)",
+                )
+                .in_head(batch, head),
+        ));
+    }
+    for key in 0..sizes.key_heads {
+        let Some(other) = source.values(batch, key)? else { continue };
+        if key != key_head(head, sizes.heads, sizes.key_heads, *contract.groups.value()) && fits(&other, output) {
+            let words = format!("O of head {head} is its P times V of head {key}");
+            return Ok(Some(
+                Finding::new(Check::Heads, Verdict::Fail, "values", words)
+                    .with_numbers(key as f64, head as f64, "head")
+                    .with_cause("values are shared or ordered in another way than keys", "compare head by head")
+                    .in_head(batch, head),
+            ));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,116 @@
+//! Stage 1: scale and form on visible cells; and the softmax over the queries.
+
+use super::super::evidence::{Evidence, RowBuffer};
+use super::super::model::{Cap, Misfit, Model, logit_noise};
+use super::super::slope::{Cells, SIGNIFICANT, ScaleFit, Terms, fit_scale};
+use super::Cause;
+
+/// Residuals up to this many times what rounding explains still count as the right form.
+const CHI_SQUARE_OF_RIGHT_FORM: f64 = 9.0;
+
+/// Caps of published models (50 and 30 in Gemma 2) and round numbers about them.
+const LIKELY_CAPS: [f64; 11] = [50.0, 30.0, 20.0, 15.0, 10.0, 5.0, 100.0, 8.0, 25.0, 2.0, 1.0];
+
+/// Stage 1: the form whose residuals rounding explains.
+pub(super) fn right_form(
+    evidence: &Evidence<'_>,
+    rows: &[RowBuffer],
+    contract: &Model,
+) -> (Model, Option<ScaleFit>, Vec<Cause>) {
+    let mut forms: Vec<(Model, Terms)> = vec![(contract.clone(), Terms::default())];
+    let with_cap = |cap: Option<Cap>| Model { cap, ..contract.clone() };
+    if evidence.has_bias {
+        forms.push((contract.clone(), Terms { bias: true, alibi: false }));
+    }
+    match contract.cap {
+        Some(Cap::Tanh(cap)) => {
+            forms.push((with_cap(None), Terms::default()));
+            forms.push((with_cap(Some(Cap::FactorAfter(cap))), Terms::default()));
+            forms.push((with_cap(Some(Cap::TimesTanh(cap))), Terms::default()));
+        }
+        _ => forms.extend(LIKELY_CAPS.map(|cap| (with_cap(Some(Cap::Tanh(cap))), Terms::default()))),
+    }
+    forms.push((contract.clone(), Terms { bias: false, alibi: true }));
+    if evidence.has_bias {
+        forms.push((contract.clone(), Terms { bias: true, alibi: true }));
+    }
+    let mut best: Option<(f64, Model, Terms, ScaleFit)> = None;
+    for cells in [Cells::Contract, Cells::WithWeight] {
+        for (model, terms) in &forms {
+            let Some(fit) = fit_scale(evidence, rows, model, *terms, cells) else { continue };
+            // A form with a term more must be clearly better.
+            if best.as_ref().is_none_or(|(chi_square, ..)| fit.chi_square < chi_square / 4.0) {
+                best = Some((fit.chi_square, model.clone(), *terms, fit));
+            }
+            if best.as_ref().is_some_and(|(chi_square, ..)| *chi_square <= CHI_SQUARE_OF_RIGHT_FORM) {
+                break;
+            }
+        }
+        if best.is_some() {
+            break;
+        }
+    }
+    let Some((_, mut model, _, fit)) = best else { return (contract.clone(), None, Vec::new()) };
+    let mut causes = Vec::new();
+    let significant = |estimate: f64, error: f64, expected: f64| {
+        (estimate - expected).abs() > SIGNIFICANT * error + 1e-6 * expected.abs()
+    };
+    if let Some((coefficient, error)) = fit.bias
+        && significant(coefficient, error, contract.bias)
+    {
+        model.bias = nearest(coefficient, error, &[0.0, 1.0, -1.0, 2.0, fit.scale, contract.scale]);
+        causes.push(Cause::Bias(model.bias, error));
+    }
+    if let Some((slope, error)) = fit.alibi
+        && significant(slope, error, contract.alibi)
+    {
+        model.alibi = nearest(slope, error, &[0.0]);
+        causes.push(Cause::Alibi(slope, error));
+    }
+    if model.cap != contract.cap {
+        causes.push(Cause::Cap(model.cap));
+    }
+    (model, Some(fit), causes)
+}
+
+/// The first of `candidates` within the error, else the estimate.
+fn nearest(estimate: f64, error: f64, candidates: &[f64]) -> f64 {
+    let near = |candidate: &&f64| (estimate - **candidate).abs() <= SIGNIFICANT * error;
+    candidates.iter().find(near).copied().unwrap_or(estimate)
+}
+
+/// Softmax over the queries: each column is normalised.
+pub(super) fn over_queries(evidence: &Evidence<'_>, model: &Model) -> Misfit {
+    let (mut largest, mut total) = (vec![f64::NEG_INFINITY; evidence.keys], vec![0.0; evidence.keys]);
+    for query in 0..evidence.queries {
+        let row = evidence.row(query);
+        let view = row.view(&evidence.key_norms);
+        for key in (0..evidence.keys).filter(|&key| view.visible[key]) {
+            let logit = model.logit(&view, key);
+            if logit > largest[key] {
+                total[key] = total[key] * (largest[key] - logit).exp() + 1.0;
+                largest[key] = logit;
+            } else {
+                total[key] += (logit - largest[key]).exp();
+            }
+        }
+    }
+    let mut misfit = Misfit::NONE;
+    let mut noise = vec![0.0; evidence.keys];
+    for query in 0..evidence.queries {
+        let row = evidence.row(query);
+        let view = row.view(&evidence.key_norms);
+        let logits: Vec<f64> = (0..evidence.keys).map(|key| model.logit(&view, key)).collect();
+        logit_noise(model, &view, &logits, &evidence.precisions, &mut noise);
+        let rounding = 4.0 * evidence.precisions.weights.unit_roundoff()
+            + (8.0 + 4.0 * (evidence.queries as f64).sqrt()) * evidence.precisions.arithmetic;
+        for key in 0..evidence.keys {
+            let predicted = if view.visible[key] { (logits[key] - largest[key]).exp() / total[key] } else { 0.0 };
+            // A column mixes rows, whose noise differs; twice the largest of the row covers both.
+            let own = 4.0 * noise[key];
+            let bound = predicted * (own.exp_m1() + rounding) + 2.0 * evidence.precisions.floor;
+            misfit.add(view.weights[key], predicted, bound, (query, key));
+        }
+    }
+    misfit
+}

@@ -1,0 +1,316 @@
+//! Stages 2 to 4: hidden cells, sums, and the model put together.
+
+use super::super::evidence::{Evidence, RowBuffer, RowView};
+use super::super::model::{Hidden, MaskUse, Misfit, Model, compare_row, logit_noise};
+use super::{Cause, Support};
+use crate::attention::Mask;
+
+/// What stage 2 found out of one cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HiddenKind {
+    Unmasked,
+    Multiplied,
+    Replaced,
+    Added,
+    Clean,
+}
+
+/// Whether hidden cells hold the softmax over all keys plus one number (a mask added too late).
+pub(super) fn added_after(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &Model) -> Option<f64> {
+    let hidden = rows.iter().flat_map(|row| {
+        let view = row.view(&evidence.key_norms);
+        (0..evidence.keys).filter(move |&key| !view.visible[key]).map(move |key| view.weights[key])
+    });
+    let (low, high) = hidden.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), w| (low.min(w), high.max(w)));
+    // No hidden cell at all leaves −∞.
+    if high >= -0.5 || !high.is_finite() {
+        return None;
+    }
+    let number = evidence.head.mask.as_ref().and_then(|mask| mask.fill).unwrap_or(low.round());
+    evidence.compare(&Model { hidden: Hidden::AddedAfter(number), ..model.clone() }).fits().then_some(number)
+}
+
+/// The mean over a row's fitted cells of ln P − logit (−lse for a plain softmax), its uncertainty, and the logits.
+struct RowOffset {
+    offset: f64,
+    tolerance: f64,
+    logits: Vec<f64>,
+    noise: Vec<f64>,
+}
+
+fn row_offset(evidence: &Evidence<'_>, view: &RowView<'_>, model: &Model, only_visible: bool) -> Option<RowOffset> {
+    let logits: Vec<f64> = (0..evidence.keys).map(|key| model.logit(view, key)).collect();
+    let mut noise = vec![0.0; evidence.keys];
+    logit_noise(model, view, &logits, &evidence.precisions, &mut noise);
+    let weights = evidence.precisions.weights;
+    let smallest = evidence.precisions.smallest;
+    let (mut sum, mut count, mut tolerance) = (0.0, 0.0, 0.0f64);
+    for key in 0..evidence.keys {
+        if view.weights[key] >= smallest && (!only_visible || view.visible[key]) {
+            let precision = view.weights[key];
+            sum += precision * (view.weights[key].ln() - logits[key]);
+            tolerance += precision * (2.0 * noise[key] + 4.0 * weights.unit_roundoff());
+            count += precision;
+        }
+    }
+    let rounding = (8.0 + 4.0 * (evidence.keys as f64).sqrt()) * evidence.precisions.arithmetic;
+    let tolerance = tolerance / count + rounding;
+    (count > 0.0).then(|| RowOffset { offset: sum / count, tolerance, logits, noise })
+}
+
+/// Stages 2 to 4; returns how far the final model is from the weights.
+pub(super) fn stages(
+    evidence: &Evidence<'_>,
+    rows: &[RowBuffer],
+    model: &mut Model,
+    causes: &mut Vec<Cause>,
+) -> Misfit {
+    // Rows whose visible cells all lack weight (a reversed mask) are offset by the cells that have it.
+    let reversed = rows.iter().all(|row| {
+        let view = row.view(&evidence.key_norms);
+        (0..evidence.keys).all(|key| !view.visible[key] || view.weights[key] <= 0.0)
+    });
+    let kind = hidden_kind(evidence, rows, model, reversed);
+    let trials: Vec<(Hidden, Option<Cause>)> = match kind {
+        (HiddenKind::Multiplied, _) => vec![(Hidden::Multiplied, Some(Cause::Multiplied))],
+        (HiddenKind::Replaced, fill) => vec![(Hidden::Replaced(fill), Some(Cause::Replaced(fill)))],
+        (HiddenKind::Added, fill) => vec![(Hidden::Added(fill), Some(Cause::Added(fill)))],
+        _ => vec![(Hidden::Excluded, None), (Hidden::ZeroedAfter, Some(Cause::ZeroedAfter))],
+    };
+    let mut last = Misfit { ratio: f64::INFINITY, ..Misfit::NONE };
+    for (hidden, cause) in trials {
+        let trial = Model { hidden, ..model.clone() };
+        let misfit = evidence.compare(&trial);
+        if misfit.fits() {
+            *model = trial;
+            causes.extend(cause);
+            return misfit;
+        }
+        last = if misfit.ratio < last.ratio { misfit } else { last };
+    }
+    // Weights that sum to 1 over the cells that have some are a mask's doing, before anything is said of sums.
+    let (found, misfit) = support(evidence, model, reversed);
+    let differs = found.leaked + found.lost > 0;
+    if misfit.fits() && differs {
+        model.mask = MaskUse::Observed;
+        causes.push(Cause::Support(found));
+        return misfit;
+    }
+    if let Some(done) = totals(evidence, rows, model, causes) {
+        return done;
+    }
+    if differs && misfit.ratio < last.ratio / 10.0 {
+        causes.push(Cause::Support(found));
+    }
+    if misfit.ratio < last.ratio { misfit } else { last }
+}
+
+/// What the hidden cells with weight have in common.
+fn hidden_kind(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &Model, reversed: bool) -> (HiddenKind, f64) {
+    let (mut own, mut zero) = (0usize, 0usize);
+    let (mut replaced, mut added): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
+    let mut widest = 0.0f64;
+    let weights = evidence.precisions.weights;
+    for row in rows {
+        let view = row.view(&evidence.key_norms);
+        let Some(fitted) = row_offset(evidence, &view, model, !reversed) else { continue };
+        for key in 0..evidence.keys {
+            if view.visible[key] || view.weights[key] < evidence.precisions.smallest {
+                continue;
+            }
+            let implied = view.weights[key].ln() - fitted.offset;
+            let tolerance = 2.0 * fitted.tolerance + 2.0 * fitted.noise[key] + 4.0 * weights.unit_roundoff();
+            widest = widest.max(tolerance);
+            own += usize::from((implied - fitted.logits[key]).abs() <= tolerance);
+            zero += usize::from(implied.abs() <= tolerance);
+            replaced.push(implied);
+            added.push(implied - fitted.logits[key]);
+        }
+    }
+    let count = replaced.len();
+    let most = |part: usize| 100 * part >= 99 * count;
+    if count == 0 {
+        return (HiddenKind::Clean, 0.0);
+    }
+    if most(own) {
+        return (HiddenKind::Unmasked, 0.0);
+    }
+    if most(zero) {
+        return (HiddenKind::Multiplied, 0.0);
+    }
+    let constant = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        let median = values[count / 2];
+        let near = values.iter().filter(|&&value| (value - median).abs() <= 2.0 * widest).count();
+        (count > 1 && most(near)).then_some(median)
+    };
+    if let Some(fill) = constant(&mut replaced) {
+        return (HiddenKind::Replaced, fill);
+    }
+    match constant(&mut added) {
+        Some(fill) => (HiddenKind::Added, fill),
+        None => (HiddenKind::Unmasked, 0.0),
+    }
+}
+
+/// Stage 3 on the contract's cells: dropout, a factor, a sink.
+fn totals(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &mut Model, causes: &mut Vec<Cause>) -> Option<Misfit> {
+    let underflow = evidence.precisions.floor;
+    let (mut excess, mut sinks): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
+    let (mut zeros, mut cells, mut widest, mut leaked) = (0usize, 0usize, 0.0f64, 0usize);
+    let plain = Model { sink: None, ..model.clone() };
+    let (mut logits, mut predicted) = (vec![0.0; evidence.keys], vec![0.0; evidence.keys]);
+    for row in rows {
+        let view = row.view(&evidence.key_norms);
+        let log_sum = plain.weights(&view, &mut logits, &mut predicted);
+        for (key, &expected) in predicted.iter().enumerate() {
+            if expected > 64.0 * underflow {
+                cells += 1;
+                zeros += usize::from(view.weights[key] == 0.0);
+            }
+            leaked += usize::from(!view.visible[key] && view.weights[key] > underflow);
+        }
+        let Some(fitted) = row_offset(evidence, &view, &plain, true) else { continue };
+        let difference = fitted.offset + log_sum;
+        excess.push(difference);
+        widest = widest.max(fitted.tolerance);
+        // exp(−difference) = 1 + exp(sink − lse).
+        if difference < -fitted.tolerance {
+            sinks.push((-difference).exp_m1().ln() + log_sum);
+        }
+    }
+    if excess.is_empty() || leaked > 0 {
+        return None;
+    }
+    let median = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let rows_with_sink = sinks.len();
+    let share = zeros as f64 / cells.max(1) as f64;
+    let factor = median(&mut excess).exp();
+    let constant = excess.iter().all(|value| (value - factor.ln()).abs() <= 2.0 * widest);
+    if constant && (factor.ln().abs() > 2.0 * widest || zeros > 0) && factor > 1.0 {
+        let trial = Model { factor, ..model.clone() };
+        let misfit = compare_kept(evidence, &trial);
+        if misfit.fits() {
+            *model = trial;
+            causes.push(if zeros > 0 { Cause::Dropout { share, factor } } else { Cause::Factor(factor) });
+            return Some(misfit);
+        }
+    }
+    if rows_with_sink > 0 {
+        let sink = median(&mut sinks);
+        let trial = Model { sink: Some(sink), ..model.clone() };
+        let misfit = evidence.compare(&trial);
+        if misfit.fits() {
+            *model = trial;
+            causes.push(Cause::Sink(Some(sink)));
+            return Some(misfit);
+        }
+    }
+    if model.sink.is_some() {
+        let trial = Model { sink: None, ..model.clone() };
+        let misfit = evidence.compare(&trial);
+        if misfit.fits() {
+            *model = trial;
+            causes.push(Cause::Sink(None));
+            return Some(misfit);
+        }
+    }
+    if constant && factor.ln().abs() > 2.0 * widest {
+        let trial = Model { factor, ..model.clone() };
+        let misfit = evidence.compare(&trial);
+        if misfit.fits() {
+            *model = trial;
+            causes.push(Cause::Factor(factor));
+            return Some(misfit);
+        }
+    }
+    None
+}
+
+/// Compares weights that are not 0: what dropout left.
+fn compare_kept(evidence: &Evidence<'_>, model: &Model) -> Misfit {
+    let zeros = || vec![0.0; evidence.keys];
+    let mut scratch = [zeros(), zeros(), zeros()];
+    let mut misfit = Misfit::NONE;
+    let mut predicted = zeros();
+    let mut logits = zeros();
+    for query in 0..evidence.queries {
+        let mut row = evidence.row(query);
+        let view = row.view(&evidence.key_norms);
+        if view.is_broken() || !view.has_keys() {
+            continue;
+        }
+        model.weights(&view, &mut logits, &mut predicted);
+        row.keep_where_zero(&predicted);
+        misfit = misfit.merge(compare_row(model, &row.view(&evidence.key_norms), &evidence.precisions, &mut scratch));
+    }
+    misfit
+}
+
+/// Stage 2 to the end: cells as they are shown by the implementation, over all rows, with the model that hides those.
+fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> (Support, Misfit) {
+    let underflow = evidence.precisions.floor;
+    let (n, m) = (evidence.queries, evidence.keys);
+    let mut cells = vec![false; n * m];
+    let (mut leaked, mut lost, mut hidden_cells, mut first) = (0, 0, 0, None);
+    let (mut leaked_weight, mut leaking_rows) = (0.0, 0usize);
+    let mut misfit = Misfit::NONE;
+    let observed_model = Model { mask: MaskUse::Observed, hidden: Hidden::Excluded, ..model.clone() };
+    let zeros = || vec![0.0; m];
+    let mut scratch = [zeros(), zeros(), zeros()];
+    for query in 0..n {
+        let mut row = evidence.row(query);
+        let view = row.view(&evidence.key_norms);
+        // Rows that see no key hold zeros, or even weights, by convention.
+        let even = 1.0 / m as f64;
+        let by_convention = !view.has_keys()
+            && (view.weights.iter().all(|&weight| weight == 0.0)
+                || view.weights.iter().all(|&weight| (weight - even).abs() < 0.01 * even));
+        if view.is_broken() || by_convention {
+            continue;
+        }
+        let fitted =
+            row_offset(evidence, &view, model, !reversed).or_else(|| row_offset(evidence, &view, model, false));
+        let (mut observed, mut leak) = (vec![false; m], 0.0);
+        for (key, seen) in observed.iter_mut().enumerate() {
+            // A row without any weight shows nothing.
+            let expected = fitted.as_ref().map_or(1.0, |fitted| (fitted.logits[key] + fitted.offset).exp());
+            let visible = view.visible[key];
+            *seen = if view.weights[key] > 2.0 * underflow {
+                true
+            } else if expected > 64.0 * underflow {
+                false
+            } else {
+                visible
+            };
+            hidden_cells += usize::from(!visible && expected > 64.0 * underflow);
+            if *seen != visible {
+                first.get_or_insert((query, key));
+                leaked += usize::from(!visible);
+                lost += usize::from(visible);
+                leak += if visible { 0.0 } else { view.weights[key] };
+            }
+        }
+        leaked_weight += leak;
+        leaking_rows += usize::from(leak > 0.0);
+        cells[query * m..(query + 1) * m].copy_from_slice(&observed);
+        let any = observed.iter().any(|&seen| seen);
+        row.observed = Some(observed);
+        if any {
+            let view = row.view(&evidence.key_norms);
+            misfit = misfit.merge(compare_row(&observed_model, &view, &evidence.precisions, &mut scratch));
+        }
+    }
+    let found = Support {
+        observed: Mask::from_cells(n, m, cells),
+        leaked,
+        lost,
+        first: first.unwrap_or((0, 0)),
+        leaked_weight: leaked_weight / leaking_rows.max(1) as f64,
+        hidden_cells,
+    };
+    (found, misfit)
+}

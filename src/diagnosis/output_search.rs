@@ -1,0 +1,321 @@
+//! Without weights: recover them from the output, or find the model whose output it is.
+
+use nalgebra::DMatrix;
+
+use super::checks::{Against, compare_output};
+use super::evidence::{Evidence, RowBuffer};
+use super::explain::{Cause, Explanation, Support};
+use super::mask_pattern::{Placement, Shape};
+use super::matrix::{Head, Matrix, Numbers, Storage};
+use super::model::{Cap, Hidden, MaskUse, Misfit, Model};
+use super::slope::ScaleFit;
+use crate::attention::Mask;
+
+/// Rows on which models are tried before the whole is compared.
+const ROWS: usize = 48;
+
+/// P = O V⁺ (least squares), with the largest error of a weight that rounding of O leaves; `None` if keys are more than d_v, V is
+/// nearly singular, or an entry is not finite.
+pub fn recover_weights(head: &Head) -> Option<(Matrix, f64)> {
+    let (values, output) = (head.values.as_ref()?, head.output.as_ref()?);
+    let (keys, width, queries) = (values.rows, values.columns, output.rows);
+    if keys > width || keys == 0 || width > 1024 {
+        return None;
+    }
+    let v = DMatrix::from_row_slice(keys, width, &values.to_f64());
+    let o = DMatrix::from_row_slice(queries, width, &output.to_f64());
+    if v.iter().chain(o.iter()).any(|number| !number.is_finite()) {
+        return None;
+    }
+    let svd = v.clone().svd(true, true);
+    let smallest = svd.singular_values.min();
+    let largest = svd.singular_values.max();
+    if smallest <= 1e-6 * largest {
+        return None;
+    }
+    let inverse = svd.pseudo_inverse(1e-12 * largest).ok()?;
+    let mut weights = &o * &inverse;
+    // Refined, since the inverse itself is rounded.
+    for _ in 0..2 {
+        weights += (&o - &weights * &v) * &inverse;
+    }
+    let rest = &o - &weights * &v;
+    let left = (0..queries).map(|query| rest.row(query).norm()).fold(0.0f64, f64::max);
+    let storage = output.computed_in();
+    let rounding = storage.unit_roundoff().max(Storage::F32.unit_roundoff().min(storage.unit_roundoff() * 8.0));
+    // Rounding of O, and of the weights that made it, each relative to the row's own size.
+    let row_error = (0..queries).map(|query| o.row(query).norm()).fold(0.0f64, f64::max);
+    // What the refined weights leave of O is error of theirs as well.
+    let floor = 8.0 * (rounding * (row_error + largest) + left) / smallest;
+    if floor > 0.01 / keys as f64 {
+        return None;
+    }
+    let numbers = (0..queries).flat_map(|query| (0..keys).map(move |key| (query, key)));
+    let numbers = numbers.map(|(query, key)| weights[(query, key)]).collect();
+    Some((Matrix::new(queries, keys, storage, Numbers::F64(numbers)), floor))
+}
+
+/// Which cells a trial shows.
+#[derive(Debug, Clone, PartialEq)]
+enum Cells {
+    Contract,
+    Ignored,
+    Inverted,
+    Shape(Shape),
+}
+
+/// The model whose output is the file's: the contract's if it fits, else the first of its faulty relatives.
+pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names: &[f64]) -> Option<Explanation> {
+    let (values, output) = (evidence.head.values.as_ref()?, evidence.head.output.as_ref()?);
+    let every: Vec<usize> = (0..evidence.queries).collect();
+    let compare = |model: &Model, cells: &Cells, rows: &[usize]| {
+        let prepare = |row: &mut RowBuffer| mark(row, cells, evidence);
+        compare_output(evidence, Against::Model(model), values, output, rows, &prepare)
+    };
+    let contract_misfit = compare(contract, &Cells::Contract, &every);
+    let step = evidence.queries.div_ceil(ROWS).max(1);
+    let few: Vec<usize> = (0..evidence.queries).step_by(step).collect();
+    let mut result = Explanation {
+        contract: contract.clone(),
+        contract_misfit,
+        model: contract.clone(),
+        misfit: contract_misfit,
+        fit: fit(evidence, values, output, contract, &Cells::Contract, &few),
+        causes: Vec::new(),
+    };
+    if contract_misfit.fits() {
+        // Roundings of one row's logits move all its outputs together: residuals of outputs are no honest scatter, and where the
+        // contract's scale gives the output within rounding the distance to it is.
+        if let Some(fit) = &mut result.fit {
+            fit.standard_error = fit.standard_error.max((fit.scale - contract.scale).abs());
+        }
+        return Some(result);
+    }
+    for (model, cells, causes) in trials(evidence, contract) {
+        let at_contract = compare(&model, &cells, &few);
+        if at_contract.fits() && compare(&model, &cells, &every).fits() {
+            return Some(explained(evidence, result, model, &cells, causes, false));
+        }
+        let mut scales = expected_names.to_vec();
+        let start = Model { scale: contract.scale, ..model.clone() };
+        scales.extend(fit(evidence, values, output, &start, &cells, &few).map(|fit| fit.scale));
+        for scale in scales {
+            let trial = Model { scale, ..model.clone() };
+            if compare(&trial, &cells, &few).fits() && compare(&trial, &cells, &every).fits() {
+                result.fit = fit(evidence, values, output, &trial, &cells, &few).or(result.fit);
+                return Some(explained(evidence, result, trial, &cells, causes, true));
+            }
+        }
+    }
+    result.causes.push(Cause::Unexplained);
+    Some(result)
+}
+
+fn explained(
+    evidence: &Evidence<'_>,
+    mut result: Explanation,
+    model: Model,
+    cells: &Cells,
+    mut causes: Vec<Cause>,
+    other_scale: bool,
+) -> Explanation {
+    if other_scale {
+        causes.insert(0, Cause::Scale);
+        if let Some(fit) = &mut result.fit {
+            fit.scale = model.scale;
+        }
+    }
+    if *cells != Cells::Contract {
+        causes.push(Cause::Support(support(evidence, cells)));
+    }
+    (result.model, result.causes, result.misfit) = (model, causes, Misfit::NONE);
+    result
+}
+
+/// The contract's relatives, likeliest first.
+fn trials(evidence: &Evidence<'_>, contract: &Model) -> Vec<(Model, Cells, Vec<Cause>)> {
+    let mut trials = vec![(contract.clone(), Cells::Contract, Vec::new())];
+    let own = |cells: Cells| match cells {
+        Cells::Contract => (contract.clone(), Cells::Contract, Vec::new()),
+        Cells::Ignored => (Model { mask: MaskUse::Ignored, ..contract.clone() }, Cells::Ignored, Vec::new()),
+        Cells::Inverted => (Model { mask: MaskUse::Inverted, ..contract.clone() }, Cells::Inverted, Vec::new()),
+        Cells::Shape(shape) => (Model { mask: MaskUse::Observed, ..contract.clone() }, Cells::Shape(shape), Vec::new()),
+    };
+    let (n, m) = (evidence.queries, evidence.keys);
+    let hides = evidence.visible.visible_share() < 1.0;
+    if hides {
+        trials.push(own(Cells::Ignored));
+        trials.push(own(Cells::Inverted));
+        for (hidden, cause) in [(Hidden::Multiplied, Cause::Multiplied), (Hidden::ZeroedAfter, Cause::ZeroedAfter)] {
+            trials.push((Model { hidden, ..contract.clone() }, Cells::Contract, vec![cause]));
+        }
+    }
+    let placements = if n == m { vec![Placement::Square] } else { vec![Placement::TopLeft, Placement::BottomRight] };
+    for &placement in &placements {
+        trials.push(own(Cells::Shape(Shape::Causal { placement })));
+        trials.push(own(Cells::Shape(Shape::StrictlyCausal { placement })));
+    }
+    trials.push(own(Cells::Shape(Shape::Transposed { diagonal: true })));
+    if let Some(window) = evidence.window {
+        for keys in [window + 1, window.saturating_sub(1).max(1)] {
+            for &placement in &placements {
+                trials.push(own(Cells::Shape(Shape::Window { keys, placement })));
+            }
+        }
+    }
+    match contract.cap {
+        Some(Cap::Tanh(cap)) => {
+            for other in [None, Some(Cap::FactorAfter(cap)), Some(Cap::TimesTanh(cap))] {
+                trials.push((Model { cap: other, ..contract.clone() }, Cells::Contract, vec![Cause::Cap(other)]));
+            }
+        }
+        _ => {
+            let caps = [50.0, 30.0, 20.0].map(|cap| Some(Cap::Tanh(cap)));
+            trials.extend(caps.map(|cap| (Model { cap, ..contract.clone() }, Cells::Contract, vec![Cause::Cap(cap)])));
+        }
+    }
+    if evidence.has_bias {
+        let ignored = Model { bias: 0.0, ..contract.clone() };
+        trials.push((ignored, Cells::Contract, vec![Cause::Bias(0.0, 0.0)]));
+        let scaled = Model { bias: contract.scale, ..contract.clone() };
+        trials.push((scaled, Cells::Contract, vec![Cause::Bias(contract.scale, 0.0)]));
+    }
+    if contract.alibi != 0.0 {
+        trials.push((Model { alibi: 0.0, ..contract.clone() }, Cells::Contract, vec![Cause::Alibi(0.0, 0.0)]));
+    }
+    if contract.sink.is_some() {
+        trials.push((Model { sink: None, ..contract.clone() }, Cells::Contract, vec![Cause::Sink(None)]));
+    }
+    trials
+}
+
+fn mark(row: &mut RowBuffer, cells: &Cells, evidence: &Evidence<'_>) {
+    if let Cells::Shape(shape) = cells {
+        let query = row.view(&evidence.key_norms).query;
+        let visible = shape.visible(query, evidence.queries, evidence.keys);
+        row.observed = Some((0..evidence.keys).map(|key| visible.contains(&key)).collect());
+    }
+}
+
+fn support(evidence: &Evidence<'_>, cells: &Cells) -> Support {
+    let (n, m) = (evidence.queries, evidence.keys);
+    let shows = |query: usize, key: usize| match cells {
+        Cells::Contract => evidence.visible.is_visible(query, key),
+        Cells::Ignored => true,
+        Cells::Inverted => !evidence.visible.is_visible(query, key),
+        Cells::Shape(shape) => shape.visible(query, n, m).contains(&key),
+    };
+    let grid = || (0..n).flat_map(|query| (0..m).map(move |key| (query, key)));
+    let hidden = |&(query, key): &(usize, usize)| !evidence.visible.is_visible(query, key);
+    let leaks = |cell: &(usize, usize)| hidden(cell) && shows(cell.0, cell.1);
+    let lacks = |cell: &(usize, usize)| !hidden(cell) && !shows(cell.0, cell.1);
+    let leaked = grid().filter(leaks).count();
+    Support {
+        observed: Mask::from_cells(n, m, grid().map(|(query, key)| shows(query, key)).collect()),
+        leaked,
+        lost: grid().filter(lacks).count(),
+        first: grid().find(|cell| leaks(cell) || lacks(cell)).unwrap_or((0, 0)),
+        leaked_weight: leaked as f64 / (n * m).max(1) as f64,
+        hidden_cells: grid().filter(hidden).count(),
+    }
+}
+
+/// The scale by Gauss–Newton on O(c), its error from the residuals.
+fn fit(
+    evidence: &Evidence<'_>,
+    values: &Matrix,
+    output: &Matrix,
+    start: &Model,
+    cells: &Cells,
+    rows: &[usize],
+) -> Option<ScaleFit> {
+    let width = values.columns;
+    let all = values.to_f64();
+    if all.iter().any(|value| !value.is_finite()) {
+        return None;
+    }
+    let prepared: Vec<RowBuffer> = rows
+        .iter()
+        .map(|&query| {
+            let mut row = evidence.row(query);
+            mark(&mut row, cells, evidence);
+            row
+        })
+        .collect();
+    let at = |model: &Model, row: &RowBuffer| -> Vec<f64> {
+        let view = row.view(&evidence.key_norms);
+        let (mut logits, mut weights) = (vec![0.0; evidence.keys], vec![0.0; evidence.keys]);
+        model.weights(&view, &mut logits, &mut weights);
+        let mut out = vec![0.0; width];
+        for (key, &weight) in weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
+            for (out, value) in out.iter_mut().zip(&all[key * width..(key + 1) * width]) {
+                *out += weight * value;
+            }
+        }
+        out
+    };
+    let squares_at = |model: &Model| -> f64 {
+        let mut observed = vec![0.0; width];
+        prepared
+            .iter()
+            .map(|row| {
+                output.row(row.view(&evidence.key_norms).query, &mut observed);
+                at(model, row).iter().zip(&observed).map(|(a, b)| (a - b).powi(2)).sum::<f64>()
+            })
+            .sum()
+    };
+    // Far from the solution the derivative misleads: begin at the best of a coarse grid about the expected scale.
+    let mut model = start.clone();
+    let grid = (-12..=12).map(|step| start.scale * 2f64.powf(f64::from(step) / 2.0));
+    let best = grid.min_by(|a, b| {
+        let of = |scale: f64| squares_at(&Model { scale, ..start.clone() });
+        of(*a).total_cmp(&of(*b))
+    })?;
+    model.scale = best;
+    let (mut squares, mut slope_squares, mut entries) = (0.0, 0.0, 0usize);
+    for _ in 0..20 {
+        let small = 1e-5 * model.scale.abs().max(1e-9);
+        let (up, down) = (
+            Model { scale: model.scale + small, ..model.clone() },
+            Model { scale: model.scale - small, ..model.clone() },
+        );
+        let (mut product, mut observed) = (0.0, vec![0.0; width]);
+        (squares, slope_squares, entries) = (0.0, 0.0, 0);
+        for row in &prepared {
+            output.row(row.view(&evidence.key_norms).query, &mut observed);
+            if observed.iter().any(|value| !value.is_finite()) {
+                continue;
+            }
+            let (here, above, below) = (at(&model, row), at(&up, row), at(&down, row));
+            for channel in 0..width {
+                let slope = (above[channel] - below[channel]) / (2.0 * small);
+                let residual = observed[channel] - here[channel];
+                product += slope * residual;
+                slope_squares += slope * slope;
+                squares += residual * residual;
+                entries += 1;
+            }
+        }
+        if slope_squares <= 0.0 || !slope_squares.is_finite() {
+            return None;
+        }
+        let step = (product / slope_squares).clamp(-model.scale.abs() / 2.0, model.scale.abs() / 2.0);
+        model.scale += step;
+        if step.abs() <= 1e-12 * model.scale.abs() {
+            break;
+        }
+    }
+    let size = (all.iter().map(|value| value * value).sum::<f64>() / all.len().max(1) as f64).sqrt();
+    let rounding = evidence.precisions.output.unit_roundoff() * size;
+    let variance = (squares / entries.saturating_sub(1).max(1) as f64).max(rounding * rounding);
+    Some(ScaleFit {
+        scale: model.scale,
+        standard_error: (variance / slope_squares).sqrt(),
+        systematic: evidence.precisions.logits + 16.0 * evidence.precisions.arithmetic,
+        bias: None,
+        alibi: None,
+        chi_square: 1.0,
+        entries,
+        rows: prepared.len(),
+    })
+}

@@ -1,0 +1,242 @@
+//! The moments of one head beside what i.i.d. entries give.
+
+use rayon::prelude::*;
+
+use super::checks::Control;
+use super::evidence::{Evidence, RowView};
+use super::finding::{Check, Finding, Verdict, significant};
+use super::matrix::Matrix;
+use super::model::Model;
+
+/// Statistics of one head; variances divide by the number of values. Logits are those of visible cells.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HeadSummary {
+    /// Batch entry.
+    pub batch: usize,
+    /// Head.
+    pub head: usize,
+    /// Mean of the entries of Q.
+    pub query_mean: f64,
+    /// Variance of the entries of Q.
+    pub query_variance: f64,
+    /// Mean of the entries of K.
+    pub key_mean: f64,
+    /// Variance of the entries of K.
+    pub key_variance: f64,
+    /// Mean of QKᵀ.
+    pub raw_mean: f64,
+    /// Variance of QKᵀ.
+    pub raw_variance: f64,
+    /// Mean of the scaled logits (the scale of the contract, or the fitted one where that is wrong).
+    pub scaled_mean: f64,
+    /// Variance of the scaled logits.
+    pub scaled_variance: f64,
+    /// Mean over rows of the variance within the row.
+    pub within_row_variance: f64,
+    /// Var raw / (d·E\[q²\]·E\[k²\]): 1 for independent entries of mean 0.
+    pub dependence: f64,
+    /// Mean over rows of the entropy of the weights, nats.
+    pub entropy: f64,
+    /// Mean over rows with two visible keys or more of entropy / ln(visible keys).
+    pub relative_entropy: Option<f64>,
+    /// Mean over the same rows of the largest weight.
+    pub mean_largest_weight: Option<f64>,
+    /// The largest weight of those rows.
+    pub largest_weight: Option<f64>,
+    /// Mean over rows of the weight on the first key.
+    pub first_key_weight: f64,
+    /// Share of rows with at least 8 visible keys whose largest weight is above 0.99.
+    pub one_hot_share: Option<f64>,
+    /// i.i.d. normal entries of the same width, scale, and visible keys.
+    pub control: Option<Control>,
+    /// Scale used above.
+    pub scale: f64,
+}
+
+/// Mean, variance, mean square.
+fn moments(matrix: &Matrix) -> (f64, f64, f64) {
+    let numbers = matrix.to_f64();
+    let count = numbers.len().max(1) as f64;
+    let mean = numbers.iter().sum::<f64>() / count;
+    let variance = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / count;
+    (mean, variance, variance + mean * mean)
+}
+
+/// Merged count, mean and sum of squares about it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Running {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Running {
+    fn merge(&mut self, other: Self) {
+        if other.count == 0.0 {
+            return;
+        }
+        let total = self.count + other.count;
+        let apart = other.mean - self.mean;
+        self.squares += other.squares + apart * apart * self.count * other.count / total;
+        self.mean += apart * other.count / total;
+        self.count = total;
+    }
+}
+
+/// What one row adds.
+struct RowMoments {
+    raw: Running,
+    /// `None` if a weight is not finite.
+    weights: Option<WeightMoments>,
+}
+
+struct WeightMoments {
+    entropy: f64,
+    largest: f64,
+    first: f64,
+}
+
+/// The moments of a row; `None` if it sees no key.
+fn row_moments(row: &RowView<'_>, model: &Model, logits: &mut [f64], weights: &mut [f64]) -> Option<RowMoments> {
+    let visible = || row.raw.iter().zip(row.visible).filter(|(_, visible)| **visible).map(|(raw, _)| *raw);
+    let count = visible().count() as f64;
+    if count == 0.0 {
+        return None;
+    }
+    let mean = visible().sum::<f64>() / count;
+    let squares = visible().map(|logit| (logit - mean).powi(2)).sum::<f64>();
+    if row.weights.is_empty() {
+        model.weights(row, logits, weights);
+    } else {
+        weights.copy_from_slice(row.weights);
+    }
+    let whole = (!row.is_broken()).then(|| WeightMoments {
+        entropy: weights.iter().filter(|&&weight| weight > 0.0).map(|weight| -weight * weight.ln()).sum(),
+        largest: weights.iter().copied().fold(0.0, f64::max),
+        first: weights[0],
+    });
+    Some(RowMoments { raw: Running { count, mean, squares }, weights: whole })
+}
+
+/// The summary of a head; weights are the file's where there are any, else the model's.
+pub fn summarise(evidence: &Evidence<'_>, model: &Model, control: Option<Control>) -> HeadSummary {
+    let head = evidence.head;
+    let (query_mean, query_variance, query_square) = moments(&head.queries);
+    let (key_mean, key_variance, key_square) = moments(&head.keys);
+    let zeros = || vec![0.0; evidence.keys];
+    let rows: Vec<Option<RowMoments>> = (0..evidence.queries)
+        .into_par_iter()
+        .map_init(
+            || (evidence.row(0), zeros(), zeros()),
+            |(row, logits, weights), query| {
+                evidence.fill(query, row);
+                row_moments(&row.view(&evidence.key_norms), model, logits, weights)
+            },
+        )
+        .collect();
+    let mut raw = Running::default();
+    let (mut within, mut rows_with_keys) = (0.0, 0.0f64);
+    let (mut entropy, mut whole, mut relative, mut largest_sum, mut largest, mut several) =
+        (0.0, 0.0f64, 0.0, 0.0, 0.0f64, 0.0);
+    let (mut first, mut one_hot, mut long) = (0.0, 0.0, 0.0);
+    // Folded in the order of the rows, whichever thread made them.
+    for row in rows.into_iter().flatten() {
+        within += row.raw.squares / row.raw.count;
+        rows_with_keys += 1.0;
+        raw.merge(row.raw);
+        let Some(weights) = row.weights else { continue };
+        whole += 1.0;
+        entropy += weights.entropy;
+        first += weights.first;
+        if row.raw.count > 1.0 {
+            several += 1.0;
+            relative += weights.entropy / row.raw.count.ln();
+            largest_sum += weights.largest;
+            largest = largest.max(weights.largest);
+        }
+        if row.raw.count >= 8.0 {
+            long += 1.0;
+            one_hot += f64::from(u8::from(weights.largest > 0.99));
+        }
+    }
+    let raw_variance = raw.squares / raw.count.max(1.0);
+    let scale = model.scale;
+    let mean = |sum: f64, count: f64| (count > 0.0).then(|| sum / count);
+    HeadSummary {
+        batch: head.batch,
+        head: head.head,
+        query_mean,
+        query_variance,
+        key_mean,
+        key_variance,
+        raw_mean: raw.mean,
+        raw_variance,
+        scaled_mean: scale * raw.mean,
+        scaled_variance: scale * scale * raw_variance,
+        within_row_variance: scale * scale * within / rows_with_keys.max(1.0),
+        dependence: raw_variance / (evidence.width as f64 * query_square * key_square),
+        entropy: entropy / whole.max(1.0),
+        relative_entropy: mean(relative, several),
+        mean_largest_weight: mean(largest_sum, several),
+        largest_weight: (several > 0.0).then_some(largest),
+        first_key_weight: first / whole.max(1.0),
+        one_hot_share: mean(one_hot, long),
+        control,
+        scale,
+    }
+}
+
+/// The summary in words: assumptions never fail, saturation warns.
+pub fn findings(summary: &HeadSummary, width: usize) -> Vec<Finding> {
+    let at = |check, verdict, key: &str, words: String| {
+        Finding::new(check, verdict, key, words).in_head(summary.batch, summary.head)
+    };
+    let s = |value: f64| significant(value, 3);
+    let words = format!(
+        "entries: mean Q {}, K {}; variance Q {}, K {}; Var[QKᵀ] = {} (d = {width} for i.i.d. entries of unit variance), {} times \
+         d·E[q²]·E[k²]: what is left of 1 is dependence; no fault, the claim is one about initialisation",
+        s(summary.query_mean),
+        s(summary.key_mean),
+        s(summary.query_variance),
+        s(summary.key_variance),
+        s(summary.raw_variance),
+        s(summary.dependence)
+    );
+    let mut findings = vec![at(Check::Assumptions, Verdict::Pass, "words", words).with_numbers(
+        summary.raw_variance,
+        width as f64,
+        "variance of QKᵀ",
+    )];
+    if let (Some(relative), Some(control), Some(top)) =
+        (summary.relative_entropy, summary.control, summary.mean_largest_weight)
+    {
+        let words = format!(
+            "entropy {} of ln(visible keys), i.i.d. control {}; mean largest weight {}, control {}; weight on the first key {}",
+            s(relative),
+            s(control.relative_entropy),
+            s(top),
+            s(control.largest_weight),
+            s(summary.first_key_weight)
+        );
+        let one_hot = summary.one_hot_share.is_some_and(|share| share >= 0.9) && control.largest_weight < 0.9;
+        let (verdict, key) = if one_hot { (Verdict::Warn, "one-hot") } else { (Verdict::Pass, "words") };
+        let mut finding = at(Check::Saturation, verdict, key, words).with_numbers(
+            relative,
+            control.relative_entropy,
+            "entropy / ln keys",
+        );
+        if one_hot {
+            finding.explanation = format!(
+                "{:.0} % of the rows are one-hot (largest weight above 0.99); {}",
+                100.0 * summary.one_hot_share.unwrap_or_default(),
+                finding.explanation
+            );
+            finding = finding.with_cause(
+                "Q and K have grown, or the head attends to one token on purpose; gradients through such rows vanish",
+                "the variance of the scaled logits, layer by layer",
+            );
+        }
+        findings.push(finding);
+    }
+    findings
+}

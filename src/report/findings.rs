@@ -1,0 +1,352 @@
+//! Findings of an audit as rows: table, CSV, JSON, Markdown.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Format;
+use super::json::Run;
+use super::number::{exact_or_empty, significant};
+use super::table::{Colour, paragraph};
+
+/// Columns of the CSV, in order.
+pub const COLUMNS: [&str; 12] = [
+    "file",
+    "group",
+    "batch",
+    "head",
+    "check",
+    "verdict",
+    "measured",
+    "expected",
+    "unit",
+    "where",
+    "explanation",
+    "version",
+];
+
+/// One finding.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FindingRow {
+    /// File or files.
+    pub file: String,
+    /// Group in the file, empty if names have no prefix.
+    pub group: String,
+    /// Batch entries, e.g. `0` or `0 1`; empty if it holds for the whole.
+    pub batch: String,
+    /// Heads, likewise.
+    pub head: String,
+    /// Name of the check.
+    pub check: String,
+    /// `FAIL`, `WARN`, `CANNOT TELL` or `PASS`.
+    pub verdict: String,
+    /// The number that shows it.
+    pub measured: Option<f64>,
+    /// What it should be.
+    pub expected: Option<f64>,
+    /// Unit of both.
+    pub unit: String,
+    /// In words, with the first cell.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What it means.
+    pub explanation: String,
+    /// Version of the program.
+    pub version: String,
+    /// Standard error of `measured`; not in the CSV.
+    pub standard_error: Option<f64>,
+    /// The likeliest cause; not in the CSV.
+    pub cause: String,
+    /// What would confirm it; not in the CSV.
+    pub would_confirm: String,
+    /// What the same cause explains; not in the CSV.
+    pub symptoms: Vec<String>,
+}
+
+/// The moments of one head.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HeadRow {
+    /// Group in the file.
+    pub group: String,
+    /// Batch entry.
+    pub batch: usize,
+    /// Head.
+    pub head: usize,
+    /// Mean of the entries of Q.
+    pub query_mean: f64,
+    /// Variance of the entries of Q.
+    pub query_variance: f64,
+    /// Mean of the entries of K.
+    pub key_mean: f64,
+    /// Variance of the entries of K.
+    pub key_variance: f64,
+    /// Mean of QKᵀ over visible cells.
+    pub raw_mean: f64,
+    /// Variance of QKᵀ.
+    pub raw_variance: f64,
+    /// Mean of the scaled logits.
+    pub scaled_mean: f64,
+    /// Variance of the scaled logits.
+    pub scaled_variance: f64,
+    /// Mean over rows of the variance within a row.
+    pub within_row_variance: f64,
+    /// Var QKᵀ / (d E\[q²\] E\[k²\]).
+    pub dependence: f64,
+    /// Mean entropy of a row, nats.
+    pub entropy: f64,
+    /// Mean of entropy / ln(visible keys).
+    pub relative_entropy: Option<f64>,
+    /// The same for i.i.d. entries, from theory.
+    pub control_relative_entropy: Option<f64>,
+    /// Mean of the largest weight of a row.
+    pub mean_largest_weight: Option<f64>,
+    /// The same for i.i.d. entries, from theory.
+    pub control_largest_weight: Option<f64>,
+    /// The largest weight.
+    pub largest_weight: Option<f64>,
+    /// Mean weight on the first key.
+    pub first_key_weight: f64,
+}
+
+/// How findings are laid out for people.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Columns of text.
+    pub width: usize,
+    /// Colour of verdicts.
+    pub colour: Colour,
+}
+
+/// Writes findings (worst first) and, for people and in JSON, the moments of each head.
+///
+/// # Errors
+/// Those of `output`, with their kind.
+pub fn write(
+    format: Format,
+    run: &Run,
+    findings: &[FindingRow],
+    heads: &[HeadRow],
+    layout: Layout,
+    mut output: impl Write,
+) -> io::Result<()> {
+    match format {
+        Format::Csv => write_csv(findings, output),
+        Format::Json => write_json(run, findings, heads, output),
+        Format::Table => output.write_all(table(findings, heads, layout).as_bytes()),
+        Format::Markdown => output.write_all(markdown(findings).as_bytes()),
+    }
+}
+
+fn write_csv(findings: &[FindingRow], output: impl Write) -> io::Result<()> {
+    let io_error = |error: ::csv::Error| {
+        let text = error.to_string();
+        match error.into_kind() {
+            ::csv::ErrorKind::Io(error) => error,
+            _ => io::Error::new(io::ErrorKind::InvalidData, text),
+        }
+    };
+    let mut writer = ::csv::Writer::from_writer(output);
+    writer.write_record(COLUMNS).map_err(io_error)?;
+    for row in findings {
+        let (measured, expected) = (exact_or_empty(row.measured), exact_or_empty(row.expected));
+        writer
+            .write_record([
+                &row.file,
+                &row.group,
+                &row.batch,
+                &row.head,
+                &row.check,
+                &row.verdict,
+                &measured,
+                &expected,
+                &row.unit,
+                &row.place,
+                &row.explanation,
+                &row.version,
+            ])
+            .map_err(io_error)?;
+    }
+    writer.flush()
+}
+
+fn write_json(run: &Run, findings: &[FindingRow], heads: &[HeadRow], mut output: impl Write) -> io::Result<()> {
+    let text = |value: &str| serde_json::to_string(value).map_err(io::Error::from);
+    writeln!(output, "{{\n  \"command\": {},", text(&run.command)?)?;
+    writeln!(output, "  \"invocation\": {},", text(&run.invocation)?)?;
+    writeln!(output, "  \"version\": {},", text(&run.version)?)?;
+    write_lines(&mut output, "findings", findings)?;
+    writeln!(output, ",")?;
+    write_lines(&mut output, "heads", heads)?;
+    writeln!(output, "\n}}")?;
+    output.flush()
+}
+
+fn write_lines<T: Serialize>(output: &mut impl Write, name: &str, rows: &[T]) -> io::Result<()> {
+    write!(output, "  \"{name}\": [")?;
+    for (index, row) in rows.iter().enumerate() {
+        let separator = if index == 0 { "" } else { "," };
+        write!(output, "{separator}\n    {}", serde_json::to_string(row).map_err(io::Error::from)?)?;
+    }
+    write!(output, "{}", if rows.is_empty() { "]" } else { "\n  ]" })
+}
+
+fn coloured(verdict: &str, colour: Colour) -> String {
+    let code = match (colour, verdict) {
+        (Colour::Plain, _) => return verdict.to_string(),
+        (Colour::Ansi, "FAIL") => 31,
+        (Colour::Ansi, "PASS") => 32,
+        (Colour::Ansi, _) => 33,
+    };
+    format!("\u{1b}[{code}m{verdict}\u{1b}[0m")
+}
+
+/// FAIL and WARN as paragraphs, then what cannot be told, then what passed, then a line per head.
+fn table(findings: &[FindingRow], heads: &[HeadRow], layout: Layout) -> String {
+    let mut text = String::new();
+    let mut groups: Vec<&str> = Vec::new();
+    for row in findings {
+        if !groups.contains(&row.group.as_str()) {
+            groups.push(&row.group);
+        }
+    }
+    for group in groups {
+        let own: Vec<&FindingRow> = findings.iter().filter(|row| row.group == group).collect();
+        if !group.is_empty() {
+            let _ = writeln!(text, "{group}");
+        }
+        for row in own.iter().filter(|row| matches!(row.verdict.as_str(), "FAIL" | "WARN")) {
+            push_finding(&mut text, row, layout);
+        }
+        for row in own.iter().filter(|row| row.verdict == "CANNOT TELL") {
+            let line = format!("{} ({}): {}", row.check, row.place, row.explanation);
+            push_indented(&mut text, &coloured(&row.verdict, layout.colour), &line, layout.width);
+        }
+        let passed: Vec<&&FindingRow> = own
+            .iter()
+            .filter(|row| row.verdict == "PASS" && !matches!(row.check.as_str(), "assumptions" | "saturation"))
+            .collect();
+        for row in passed {
+            let line = format!("{} ({}): {}{}", row.check, row.place, row.explanation, joined_symptoms(&row.symptoms));
+            push_indented(&mut text, &coloured(&row.verdict, layout.colour), &line, layout.width);
+        }
+        let own_heads: Vec<&HeadRow> = heads.iter().filter(|row| row.group == group).collect();
+        push_heads(&mut text, &own_heads);
+        text.push('\n');
+    }
+    let count = |verdict: &str| findings.iter().filter(|row| row.verdict == verdict).count();
+    let _ = writeln!(
+        text,
+        "{} FAIL, {} WARN, {} CANNOT TELL, {} PASS.",
+        count("FAIL"),
+        count("WARN"),
+        count("CANNOT TELL"),
+        count("PASS")
+    );
+    let closing = "In the table: Q, K mean and variance of the entries; raw QKᵀ and scaled logits over visible cells; `dep` is Var raw over \
+                   d·E[q²]·E[k²], 1 for independent entries; H is entropy over ln(visible keys) and max the mean largest weight, each beside the value of i.i.d. \
+                   normal entries at the same sizes; `first` the mean weight on the first key. Trained heads leave the i.i.d. world; that is no fault.";
+    let _ = writeln!(text, "{}", paragraph(closing, layout.width));
+    text
+}
+
+fn joined_symptoms(symptoms: &[String]) -> String {
+    if symptoms.is_empty() { String::new() } else { format!("; {}", symptoms.join("; ")) }
+}
+
+fn push_finding(text: &mut String, row: &FindingRow, layout: Layout) {
+    let head = format!("{} ({}): {}", row.check, row.place, row.explanation);
+    push_indented(text, &coloured(&row.verdict, layout.colour), &head, layout.width);
+    for (label, words) in [("cause", &row.cause), ("to confirm", &row.would_confirm)] {
+        if !words.is_empty() {
+            push_indented(text, "", &format!("{label}: {words}"), layout.width);
+        }
+    }
+    for symptom in &row.symptoms {
+        push_indented(text, "", &format!("also: {symptom}"), layout.width);
+    }
+}
+
+fn push_indented(text: &mut String, verdict: &str, words: &str, width: usize) {
+    let body = paragraph(words, width.saturating_sub(14).max(40));
+    let plain = verdict.chars().filter(|character| character.is_ascii_uppercase() || *character == ' ').count();
+    for (index, line) in body.lines().enumerate() {
+        if index == 0 {
+            let _ = writeln!(text, "  {verdict}{}{line}", " ".repeat(12usize.saturating_sub(plain)));
+        } else {
+            let _ = writeln!(text, "  {}{line}", " ".repeat(12));
+        }
+    }
+}
+
+fn push_heads(text: &mut String, heads: &[&HeadRow]) {
+    if heads.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "  {:>6} {:>7} {:>7} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7} {:>7} {:>5} {:>6} {:>6} {:>6} {:>6} {:>6}",
+        "b.head",
+        "Q mean",
+        "Q var",
+        "K mean",
+        "K var",
+        "raw mean",
+        "raw var",
+        "sc mean",
+        "sc var",
+        "in row",
+        "dep",
+        "H",
+        "iid",
+        "max",
+        "iid",
+        "first"
+    );
+    let optional = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
+    for row in heads {
+        let _ = writeln!(
+            text,
+            "  {:>6} {:>7.3} {:>7.3} {:>7.3} {:>7.3} {:>8} {:>8} {:>7.3} {:>7.3} {:>7.3} {:>5.2} {:>6} {:>6} {:>6} {:>6} {:>6.3}",
+            format!("{}.{}", row.batch, row.head),
+            row.query_mean,
+            row.query_variance,
+            row.key_mean,
+            row.key_variance,
+            significant(row.raw_mean, 4),
+            significant(row.raw_variance, 5),
+            row.scaled_mean,
+            row.scaled_variance,
+            row.within_row_variance,
+            row.dependence,
+            optional(row.relative_entropy),
+            optional(row.control_relative_entropy),
+            optional(row.mean_largest_weight),
+            optional(row.control_largest_weight),
+            row.first_key_weight
+        );
+    }
+}
+
+fn markdown(findings: &[FindingRow]) -> String {
+    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+    let mut text = String::from(
+        "| group | verdict | check | where | measured | expected | unit | explanation |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    let number = |value: Option<f64>| value.map_or(String::new(), |value| significant(value, 6));
+    for row in findings {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            cell(&row.group),
+            row.verdict,
+            row.check,
+            cell(&row.place),
+            number(row.measured),
+            number(row.expected),
+            row.unit,
+            cell(&row.explanation)
+        );
+    }
+    text
+}
