@@ -76,6 +76,11 @@ pub fn names(scale: f64, error: f64, expected: f64, expected_text: &str, sizes: 
         let model = d * sizes.heads as f64;
         offer(format!("1/sqrt({model})"), 1.0 / model.sqrt(), Meaning::InverseSqrtModelWidth);
     }
+    if let Some(layer) = sizes.layer {
+        // Declared, so likelier than a whole number that happens to give the same.
+        let divisor = layer + 1.0;
+        offer(format!("({expected_text}) / {divisor} = layer + 1"), expected / divisor, Meaning::Ratio);
+    }
     if let Some(model) = sizes.model_width {
         offer(format!("1/sqrt({model})"), 1.0 / model.sqrt(), Meaning::InverseSqrtModelWidth);
         let share = model / sizes.heads as f64;
@@ -94,9 +99,8 @@ pub fn names(scale: f64, error: f64, expected: f64, expected_text: &str, sizes: 
     }
     offer("1/d^(1/4)".to_string(), d.powf(-0.25), Meaning::OtherSize);
     for ratio in 2..=64 {
-        let layer = if sizes.layer == Some(f64::from(ratio) - 1.0) { " = layer + 1" } else { "" };
-        offer(format!("({expected_text}) / {ratio}{layer}"), expected / f64::from(ratio), Meaning::Ratio);
-        offer(format!("({expected_text}) * {ratio}{layer}"), expected * f64::from(ratio), Meaning::Ratio);
+        offer(format!("({expected_text}) / {ratio}"), expected / f64::from(ratio), Meaning::Ratio);
+        offer(format!("({expected_text}) * {ratio}"), expected * f64::from(ratio), Meaning::Ratio);
     }
     // 1/√k for the one whole number k nearest, if the error tells it from its neighbours.
     let k = (1.0 / (scale * scale)).round();
@@ -125,7 +129,7 @@ pub fn names(scale: f64, error: f64, expected: f64, expected_text: &str, sizes: 
     found
 }
 
-/// `fitted 0.04419 ± 0.00002`.
+/// `0.044194 ± 2.1e-5`: the value to the second digit of its error.
 pub fn with_error(value: f64, error: f64) -> String {
     let digits = if error > 0.0 && value != 0.0 {
         ((value.abs().log10().floor() - error.log10().floor()) as i64 + 2).clamp(3, 9) as usize
@@ -183,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_value_is_shown_with_the_digits_its_error_allows() {
-        assert_eq!(with_error(0.0441942, 0.0000213), "0.04419 ± 2.1e-5");
+        assert_eq!(with_error(0.0441942, 0.0000213), "0.044194 ± 2.1e-5");
         assert_eq!(with_error(0.125, 0.0), "0.125000 ± 0");
     }
 }
