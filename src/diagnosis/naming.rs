@@ -98,16 +98,14 @@ pub fn names(scale: f64, error: f64, expected: f64, expected_text: &str, sizes: 
         offer(format!("1/sqrt({size}), {size} = {name}"), 1.0 / (size as f64).sqrt(), Meaning::OtherSize);
     }
     offer("1/d^(1/4)".to_string(), d.powf(-0.25), Meaning::OtherSize);
-    for ratio in 2..=64 {
-        offer(format!("({expected_text}) / {ratio}"), expected / f64::from(ratio), Meaning::Ratio);
-        offer(format!("({expected_text}) * {ratio}"), expected * f64::from(ratio), Meaning::Ratio);
-    }
     // 1/√k for the one whole number k nearest, if the error tells it from its neighbours.
     let k = (1.0 / (scale * scale)).round();
     if scale > 0.0 && (2.0..1e6).contains(&k) && error < scale / (4.0 * k) {
-        let position = 12.min(candidates.len());
-        let name = Name { text: format!("1/sqrt({k})"), value: 1.0 / k.sqrt(), meaning: Meaning::OtherWidth };
-        candidates.insert(position, name);
+        offer(format!("1/sqrt({k})"), 1.0 / k.sqrt(), Meaning::OtherWidth);
+    }
+    for ratio in 2..=64 {
+        offer(format!("({expected_text}) / {ratio}"), expected / f64::from(ratio), Meaning::Ratio);
+        offer(format!("({expected_text}) * {ratio}"), expected * f64::from(ratio), Meaning::Ratio);
     }
     let mut seen: Vec<f64> = Vec::new();
     let mut found: Vec<Name> = Vec::new();
