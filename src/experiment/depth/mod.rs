@@ -251,11 +251,12 @@ impl<T: Transformer> Experiment for DepthExperiment<T> {
                 memory.keep(mlp.first);
                 memory.keep(mlp.second);
             }
-            memory.keep(std::mem::replace(&mut tokens, pass.output));
-            memory.keep(std::mem::replace(&mut change, changed));
+            let entered = [std::mem::replace(&mut tokens, pass.output), std::mem::replace(&mut change, changed)];
+            if index == 0 {
+                // Only what was taken is given back: what a block returns is new memory, and keeping it would never end.
+                entered.into_iter().for_each(|matrix| memory.keep(matrix));
+            }
         }
-        memory.keep(tokens);
-        memory.keep(change);
         values
     }
 
@@ -287,6 +288,30 @@ mod tests {
     use nalgebra::dmatrix;
 
     use super::*;
+
+    #[test]
+    fn memory_does_not_grow_with_the_trials() {
+        let (keys, bias) = (crate::theory::multi_head::KeyWeights::Separate, crate::theory::multi_head::Bias::Absent);
+        let experiment = DepthExperiment::new(DepthSetting {
+            layers: 3,
+            layer: Layer { d_model: 6, heads: 2, key_heads: 2, d_k: 3, d_v: 3, keys, bias },
+            sizes: Sizes { d_k: 3, queries: 5, keys: 5 },
+            norm: NormPlace::Post,
+            residual: Residual::Added,
+            mlp: MlpPart::Width(7),
+            entries: Entries::Normal,
+            scale: crate::attention::Scale::InverseSqrtWidth,
+        });
+        let mut memory = Memory::default();
+        let mut held = |trial| {
+            let values = experiment.trial(&TrialStream::new(1, 2, trial), Inside::Sequential, &mut memory);
+            (values, memory.held())
+        };
+        let (first, once) = held(0);
+        assert_eq!((2..7).map(|_| held(1).1).collect::<Vec<_>>(), [once; 5]);
+        // And memory that is used again changes no bit.
+        assert_eq!(held(0).0, first);
+    }
 
     #[test]
     fn statistics_of_tokens_are_those_by_hand() {

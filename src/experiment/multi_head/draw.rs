@@ -45,6 +45,12 @@ impl Memory {
         fitting.map_or_else(|| vec![0.0; length], |index| self.0.swap_remove(index))
     }
 
+    /// Number of matrices whose memory is kept.
+    #[cfg(test)]
+    pub(in crate::experiment) fn held(&self) -> usize {
+        self.0.len()
+    }
+
     /// Keeps the memory of a matrix that is no longer needed.
     pub(in crate::experiment) fn keep(&mut self, matrix: DMatrix<f64>) {
         self.0.push(Vec::from(matrix.data));
