@@ -173,6 +173,7 @@ SECTIONS = {
     "mean": ("mean.txt", lambda: fenced(text("mean"))),
     "correlation": ("correlation.txt", lambda: fenced(text("correlation"))),
     "spikiness": ("spikiness.txt", lambda: fenced(text("spikiness"))),
+    "attention": ("attention.txt", lambda: fenced(text("attention"))),
     "mask": ("mask.txt", lambda: fenced(text("mask"))),
     "mask-claim": ("mask-claim.txt", lambda: fenced(text("mask-claim"))),
     "positional": ("positional.txt", lambda: fenced(text("positional"))),
