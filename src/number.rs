@@ -12,6 +12,11 @@ pub trait Real: Copy + Default + Send + Sync + 'static {
     fn from_f64(number: f64) -> Self;
 }
 
+/// The larger of two numbers; NaN if one is (`f64::max` would pass over it).
+pub fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
 impl Real for f32 {
     const ZERO: Self = 0.0;
 

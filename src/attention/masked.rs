@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use super::mask::{Mask, VisibleKeys};
 use super::precision::Precision;
-use crate::number::Real;
+use crate::number::{Real, larger};
 
 /// What stands in the place of a hidden logit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -243,11 +243,6 @@ impl MaskedAttention for MaskedSoftmax {
     }
 }
 
-/// The larger of two numbers; NaN if one is.
-fn larger(a: f64, b: f64) -> f64 {
-    if a.is_nan() || a > b { a } else { b }
-}
-
 impl fmt::Display for Fill {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -279,6 +274,16 @@ impl FromStr for Fill {
                 _ => Err("must be -inf, min (the most negative finite number of the arithmetic) or a finite number"
                     .to_string()),
             },
+        }
+    }
+}
+
+impl HiddenValues {
+    /// What goes with a fill and a time: those who put a number in the place of a logit have weights for all keys, and multiply.
+    pub fn usual(fill: Fill, apply: Apply) -> Self {
+        match (fill, apply) {
+            (Fill::Infinite, Apply::Before) => Self::Select,
+            _ => Self::Multiply,
         }
     }
 }

@@ -6,10 +6,7 @@ const NUMERATORS: [u32; 6] = [3, 1, 7, 2, 11, 5];
 const VALUES: [[i32; 2]; 6] = [[2, -1], [0, 5], [-3, 4], [1, 1], [7, -2], [-5, 3]];
 
 fn attention(mask: Mask, fill: Fill, apply: Apply, precision: Precision) -> MaskedSoftmax {
-    let hidden_values = match (fill, apply) {
-        (Fill::Infinite, Apply::Before) => HiddenValues::Select,
-        _ => HiddenValues::Multiply,
-    };
+    let hidden_values = HiddenValues::usual(fill, apply);
     MaskedSoftmax { mask, bias: None, fill, apply, hidden_values, precision }
 }
 

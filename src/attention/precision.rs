@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::number::Real;
+
 /// Arithmetic of Q, K and the logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
@@ -24,6 +26,20 @@ impl Precision {
             Precision::F32 => f64::from(f32::EPSILON),
             Precision::Bf16 => half::bf16::EPSILON.to_f64(),
             Precision::F16 => half::f16::EPSILON.to_f64(),
+        }
+    }
+
+    /// Whether values are rounded to fewer bits than they are computed in.
+    pub fn is_half(self) -> bool {
+        matches!(self, Precision::Bf16 | Precision::F16)
+    }
+
+    /// Rounds the entries of a matrix to a half type; f32 and f64 leave them as they are.
+    pub fn round_matrix<T: Real>(self, matrix: &mut [T]) {
+        if self.is_half() {
+            for entry in matrix {
+                *entry = T::from_f64(f64::from(self.round_f32(entry.to_f64() as f32)));
+            }
         }
     }
 

@@ -59,15 +59,10 @@ pub struct ScaledSoftmax {
 }
 
 impl ScaledSoftmax {
-    /// Whether logits and weights are rounded.
-    fn rounds(&self) -> bool {
-        matches!(self.precision, Precision::Bf16 | Precision::F16)
-    }
-
     /// The scaled logits of one row, in the arithmetic under test.
     fn scale<'a, T: Element>(&self, raw: &[T], factor: f64, scaled: &'a mut Vec<f64>) -> &'a [f64] {
         scaled.clear();
-        if self.rounds() {
+        if self.precision.is_half() {
             let round = |logit: &T| f64::from(self.precision.round_f32((logit.to_f64() as f32) * factor as f32));
             scaled.extend(raw.iter().map(round));
         } else {
@@ -114,9 +109,9 @@ impl Softmax for ScaledSoftmax {
             statistics.into_iter().map(|statistics| WeightRow { statistics, ..WeightRow::default() }).collect()
         };
         let reduce = |buffers: &mut RowBuffers<T>, queries: &[T]| -> Vec<WeightRow> {
-            if self.rounds() { rounded(buffers, queries) } else { fused(buffers, queries) }
+            if self.precision.is_half() { rounded(buffers, queries) } else { fused(buffers, queries) }
         };
-        let block_rows = match self.rounds() {
+        let block_rows = match self.precision.is_half() {
             true => (BLOCK_LOGITS / keys.rows()).clamp(BLOCK_ROWS.0, BLOCK_ROWS.1),
             false => ROW_BLOCK,
         };
@@ -140,7 +135,7 @@ impl Softmax for ScaledSoftmax {
         let mut weights = Vec::with_capacity(rows * keys.rows());
         for raw in buffers.raw.chunks_exact(keys.rows()).take(rows) {
             let logits = self.scale(raw, factor, &mut buffers.scaled);
-            if self.rounds() {
+            if self.precision.is_half() {
                 weights.extend(self.rounded_weights(logits).map(|weight| T::from_f64(f64::from(weight))));
             } else {
                 let log_partition = exact_row(logits).log_partition;

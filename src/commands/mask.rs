@@ -101,12 +101,7 @@ impl Hiding {
     /// The attention that hides what `mask` hides; without a fill hidden logits are −∞.
     fn attention(self, mask: Mask, bias: Option<Vec<f32>>) -> MaskedSoftmax {
         let fill = self.fill.unwrap_or(Fill::Infinite);
-        // Those who set logits to a number have weights for all keys, and multiply.
-        let usual = match (fill, self.apply) {
-            (Fill::Infinite, Apply::Before) => HiddenValues::Select,
-            _ => HiddenValues::Multiply,
-        };
-        let hidden_values = self.hidden_values.unwrap_or(usual);
+        let hidden_values = self.hidden_values.unwrap_or(HiddenValues::usual(fill, self.apply));
         MaskedSoftmax { mask, bias, fill, apply: self.apply, hidden_values, precision: self.precision }
     }
 }

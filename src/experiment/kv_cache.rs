@@ -29,6 +29,7 @@ use crate::attention::cache::{
 use crate::attention::position::{Layout, PairAngles, Rotary};
 use crate::attention::{Precision, Scale};
 use crate::number::Real;
+use crate::number::larger;
 use crate::report::{Row, TheoryKind};
 use crate::sampling::{Drawable, TrialStream};
 use crate::statistics::NullModel;
@@ -215,11 +216,6 @@ impl<R: CacheRules> CacheExperiment<R> {
         }
         values
     }
-}
-
-/// The larger of two; not a number if one is.
-fn larger(one: f64, other: f64) -> f64 {
-    if other <= one || one.is_nan() { one } else { other }
 }
 
 /// What theory says, in the order of the columns.

@@ -79,12 +79,17 @@ mod palette {
 
 /// The scale in the words of a legend.
 fn scale_words(row: &Row) -> Option<String> {
-    row.scale.as_deref().map(|scale| match scale {
+    row.scale.as_deref().map(words_of_scale)
+}
+
+/// A scale as the rows write it in the words of a legend.
+pub fn words_of_scale(scale: &str) -> String {
+    match scale {
         "none" => "no scale".to_owned(),
         "inv-sqrt-dk" => "scale 1/√d_k".to_owned(),
         "inv-dk" => "scale 1/d_k".to_owned(),
         number => format!("scale {number}"),
-    })
+    }
 }
 
 /// The line under a title: what is the same in all rows.

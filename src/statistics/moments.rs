@@ -1,6 +1,8 @@
 //! One-pass moments of columns, one row a trial: Welford 1962 with the merge of Chan, Golub & LeVeque 1983 and the third
 //! moment of Pébay 2008.
 
+use crate::number::larger;
+
 /// Running moments of several columns. Memory is four numbers a column, whatever the number of trials.
 ///
 /// Floating-point sums depend on their order: push trials in order, and merge shards in a fixed order, to get the
@@ -118,11 +120,6 @@ impl ColumnMoments {
         (self.count > 2 && variance > 0.0)
             .then(|| self.cubes[column] / self.count as f64 / (variance * variance.sqrt()))
     }
-}
-
-/// The larger of two numbers; NaN if one is (`f64::max` would pass over it).
-fn larger(a: f64, b: f64) -> f64 {
-    if a.is_nan() || a > b { a } else { b }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `attn complexity` as a program.
 
-use std::collections::HashMap;
 use std::process::{Command, Output};
+
+use crate::program::{Record, number, records};
 
 fn attn(arguments: &[&str]) -> Output {
     let program = Command::new(env!("CARGO_BIN_EXE_attn")).arg("complexity").args(arguments).output();
@@ -16,29 +17,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-type Row = HashMap<String, String>;
-
-fn rows(output: &Output) -> Vec<Row> {
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
-    let names = reader.headers().expect("a header").clone();
-    let record =
-        |record: csv::StringRecord| names.iter().map(String::from).zip(record.iter().map(String::from)).collect();
-    reader.records().map(|row| record(row.expect("a row"))).collect()
+fn rows(output: &Output) -> Vec<Record> {
+    records(&text(&output.stdout))
 }
 
-fn run(more: &[&str]) -> (Vec<Row>, Option<i32>) {
+fn run(more: &[&str]) -> (Vec<Record>, Option<i32>) {
     let output = attn(&[&SMALL[..], more].concat());
     let found = rows(&output);
     assert!(!found.is_empty(), "{}", text(&output.stderr));
     (found, output.status.code())
 }
 
-fn number(row: &Row, field: &str) -> f64 {
-    row[field].parse().unwrap_or_else(|_| panic!("{field} of {} is '{}'", row["stage"], row[field]))
-}
-
 /// Operations of a stage (of one kernel, where it has one) at n and d_k.
-fn operations(rows: &[Row], stage: &str, n: &str, d_k: &str) -> u64 {
+fn operations(rows: &[Record], stage: &str, n: &str, d_k: &str) -> u64 {
     let row = rows
         .iter()
         .find(|row| row["stage"] == stage && row["n"] == n && row["d_k"] == d_k && row["exponent_of"].is_empty());
@@ -54,11 +45,11 @@ fn the_counts_are_those_of_the_theory_and_the_outputs_agree() {
     assert_eq!(operations(&rows, "scale_softmax", "29", "11"), 6 * 29 * 29);
     assert_eq!(operations(&rows, "pv", "13", "11"), 2 * 13 * 13 * 11);
     assert_eq!(operations(&rows, "total", "61", "11"), 61 * 61 * (22 + 6 + 22));
-    let checks: Vec<&Row> = rows.iter().filter(|row| !row["bound"].is_empty()).collect();
+    let checks: Vec<&Record> = rows.iter().filter(|row| !row["bound"].is_empty()).collect();
     // At each of 4 points: counts, two kernels against the definition, one against the other.
     assert_eq!(checks.len(), 16);
     assert!(checks.iter().all(|row| row["verdict"] == "upheld" && number(row, "difference") <= number(row, "bound")));
-    let timed: Vec<&Row> = rows.iter().filter(|row| !row["seconds"].is_empty()).collect();
+    let timed: Vec<&Record> = rows.iter().filter(|row| !row["seconds"].is_empty()).collect();
     assert_eq!(timed.len(), 4 * 5);
     for row in timed {
         let rate = number(row, "operations") / number(row, "seconds");

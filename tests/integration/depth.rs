@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::process::{Command, Output};
 
+use crate::program::{Record, records};
+
 fn attn(arguments: &[&str]) -> Output {
     let program = Command::new(env!("CARGO_BIN_EXE_attn")).arg("depth").args(arguments).output();
     program.expect("the program starts")
@@ -34,14 +36,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Rows by statistic.
-fn rows(output: &Output) -> HashMap<String, HashMap<String, String>> {
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
-    let names = reader.headers().expect("a header").clone();
-    let row = |record: csv::StringRecord| -> HashMap<String, String> {
-        names.iter().map(String::from).zip(record.iter().map(String::from)).collect()
-    };
-    let rows = reader.records().map(|record| row(record.expect("a row")));
-    rows.map(|row| (row["statistic"].clone(), row)).collect()
+fn rows(output: &Output) -> HashMap<String, Record> {
+    records(&text(&output.stdout)).into_iter().map(|row| (row["statistic"].clone(), row)).collect()
 }
 
 fn estimate(output: &Output, statistic: &str) -> f64 {

@@ -1,9 +1,8 @@
 //! `attn kv-cache` as a program.
 
-use std::collections::HashMap;
 use std::process::{Command, Output};
 
-type Row = HashMap<String, String>;
+use crate::program::{Record, records};
 
 fn attn(arguments: &[&str]) -> Output {
     let program = Command::new(env!("CARGO_BIN_EXE_attn")).arg("kv-cache").args(arguments).output();
@@ -14,15 +13,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-fn rows(output: &Output) -> Vec<Row> {
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
-    let names = reader.headers().expect("a header").clone();
-    let record =
-        |record: csv::StringRecord| names.iter().map(String::from).zip(record.iter().map(String::from)).collect();
-    reader.records().map(|row| record(row.expect("a row"))).collect()
+fn rows(output: &Output) -> Vec<Record> {
+    records(&text(&output.stdout))
 }
 
-fn number(rows: &[Row], statistic: &str, field: &str) -> f64 {
+fn number(rows: &[Record], statistic: &str, field: &str) -> f64 {
     let row = rows.iter().find(|row| row["statistic"] == statistic).expect(statistic);
     row[field].parse().unwrap_or_else(|_| panic!("{field} of {statistic} is '{}'", row[field]))
 }
@@ -77,7 +72,8 @@ fn a_window_keeps_as_many_tokens_as_it_needs_and_names_itself() {
 fn time_is_measured_when_asked_for_and_never_judged() {
     let output = attn(&[&SMALL[..], &["--time", "--format", "csv", "-q"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let seconds: Vec<Row> = rows(&output).into_iter().filter(|row| row["statistic"].starts_with("seconds")).collect();
+    let seconds: Vec<Record> =
+        rows(&output).into_iter().filter(|row| row["statistic"].starts_with("seconds")).collect();
     assert_eq!(seconds.len(), 6);
     assert!(
         seconds.iter().all(|row| row["verdict"] == "measured" && row["estimate"].parse::<f64>().is_ok_and(|s| s > 0.0))

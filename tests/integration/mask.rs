@@ -1,8 +1,9 @@
 //! `attn mask` as a program: each fault that an option or a file can make, and the words that name it.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use crate::program::{Record, number, records};
 
 fn attn(arguments: &[&str]) -> Output {
     let program = Command::new(env!("CARGO_BIN_EXE_attn")).arg("mask").args(arguments).output();
@@ -13,24 +14,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-fn rows(output: &Output) -> Vec<HashMap<String, String>> {
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
-    let names = reader.headers().expect("a header").clone();
-    let record =
-        |record: csv::StringRecord| names.iter().map(String::from).zip(record.iter().map(String::from)).collect();
-    reader.records().map(|row| record(row.expect("a row"))).collect()
+fn rows(output: &Output) -> Vec<Record> {
+    records(&text(&output.stdout))
 }
 
-fn number(row: &HashMap<String, String>, field: &str) -> f64 {
-    row[field].parse().unwrap_or_else(|_| panic!("{field} of {} is '{}'", row["statistic"], row[field]))
-}
-
-fn row<'a>(rows: &'a [HashMap<String, String>], statistic: &str) -> &'a HashMap<String, String> {
+fn row<'a>(rows: &'a [Record], statistic: &str) -> &'a Record {
     rows.iter().find(|row| row["statistic"] == statistic).unwrap_or_else(|| panic!("no {statistic}"))
 }
 
 /// Runs few trials of a small size; returns the exit code, the rows and, from a second run, the table with its remarks.
-fn run(arguments: &[&str]) -> (i32, Vec<HashMap<String, String>>, String) {
+fn run(arguments: &[&str]) -> (i32, Vec<Record>, String) {
     let common = ["--trials", "40", "--dk", "16", "-q", "--threads", "1"];
     let csv = attn(&[arguments, &common].concat());
     let table = attn(&[arguments, &common, &["--format", "table"]].concat());
@@ -56,7 +49,7 @@ fn a_correct_mask_is_upheld_in_every_arithmetic() {
 
 #[test]
 fn theory_of_each_row_is_that_of_as_many_keys() {
-    // Row i of a causal mask sees i + 1 keys: golden.csv has exact values for 2, 5 and 16 keys.
+    // Record i of a causal mask sees i + 1 keys: golden.csv has exact values for 2, 5 and 16 keys.
     let golden =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/data/theory/golden.csv")).expect("there");
     let mut reader = csv::Reader::from_reader(golden.as_bytes());
@@ -72,7 +65,7 @@ fn theory_of_each_row_is_that_of_as_many_keys() {
             continue;
         }
         for statistic in ["entropy", "participation"] {
-            let own = |row: &&HashMap<String, String>| {
+            let own = |row: &&Record| {
                 row["statistic"] == statistic
                     && row["index"] == (keys - 1).to_string()
                     && row["scale"] == field("scale")

@@ -1,7 +1,8 @@
 //! `attn multi-head` as a program.
 
-use std::collections::HashMap;
 use std::process::{Command, Output};
+
+use crate::program::{Record, records};
 
 fn attn(arguments: &[&str]) -> Output {
     let program = Command::new(env!("CARGO_BIN_EXE_attn")).arg("multi-head").args(arguments).output();
@@ -33,18 +34,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-type Row = HashMap<String, String>;
-
-fn rows(output: &Output) -> Vec<Row> {
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
-    let names = reader.headers().expect("a header").clone();
-    let record =
-        |record: csv::StringRecord| names.iter().map(String::from).zip(record.iter().map(String::from)).collect();
-    reader.records().map(|row| record(row.expect("a row"))).collect()
+fn rows(output: &Output) -> Vec<Record> {
+    records(&text(&output.stdout))
 }
 
 /// Theory of a statistic at a scale.
-fn theory(rows: &[Row], statistic: &str, scale: &str) -> f64 {
+fn theory(rows: &[Record], statistic: &str, scale: &str) -> f64 {
     let row = rows.iter().find(|row| row["statistic"] == statistic && row["scale"] == scale);
     let row = row.unwrap_or_else(|| panic!("no {statistic} {scale}"));
     row["theory"].parse().unwrap_or_else(|_| panic!("{statistic} has theory '{}'", row["theory"]))

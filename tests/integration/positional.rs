@@ -1,9 +1,8 @@
 //! `attn positional` as a program.
 
-use std::collections::HashMap;
 use std::process::{Command, Output};
 
-type Row = HashMap<String, String>;
+use crate::program::{Record, number, records};
 
 fn attn(arguments: &[&str]) -> Output {
     let program = Command::new(env!("CARGO_BIN_EXE_attn")).arg("positional").args(arguments).output();
@@ -14,19 +13,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-fn rows(output: &Output) -> Vec<Row> {
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
-    let names = reader.headers().expect("a header").clone();
-    let record =
-        |record: csv::StringRecord| names.iter().map(String::from).zip(record.iter().map(String::from)).collect();
-    reader.records().map(|row| record(row.expect("a row"))).collect()
+fn rows(output: &Output) -> Vec<Record> {
+    records(&text(&output.stdout))
 }
 
-fn number(row: &Row, field: &str) -> f64 {
-    row[field].parse().unwrap_or_else(|_| panic!("{field} of {} is '{}'", row["statistic"], row[field]))
-}
-
-fn found<'a>(rows: &'a [Row], statistic: &str) -> &'a Row {
+fn found<'a>(rows: &'a [Record], statistic: &str) -> &'a Record {
     rows.iter().find(|row| row["statistic"] == statistic).expect(statistic)
 }
 

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use crate::program::{Record, number, records};
+
 fn attn(arguments: &[&str]) -> Output {
     let program = Command::new(env!("CARGO_BIN_EXE_attn")).arg("softmax-spikiness").args(arguments).output();
     program.expect("the program starts")
@@ -11,17 +13,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// The rows of a CSV on stdout, as (statistic, scale, field by name).
-fn rows(output: &Output) -> Vec<std::collections::HashMap<String, String>> {
-    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
-    let names = reader.headers().expect("a header").clone();
-    let record =
-        |record: csv::StringRecord| names.iter().map(String::from).zip(record.iter().map(String::from)).collect();
-    reader.records().map(|row| record(row.expect("a row"))).collect()
-}
-
-fn number(row: &std::collections::HashMap<String, String>, field: &str) -> f64 {
-    row[field].parse().unwrap_or_else(|_| panic!("{field} of {} is '{}'", row["statistic"], row[field]))
+fn rows(output: &Output) -> Vec<Record> {
+    records(&text(&output.stdout))
 }
 
 #[test]

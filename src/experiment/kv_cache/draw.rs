@@ -1,8 +1,9 @@
 //! Drawing tokens, weights and an encoder.
 
-use super::{CacheExperiment, CacheRules, HeadShape, InputLaw, Inside, Problem, Stored, generate, larger};
+use super::{CacheExperiment, CacheRules, HeadShape, InputLaw, Inside, Problem, Stored, generate};
 use crate::experiment::{Draw, Sizes};
 use crate::number::Real;
+use crate::number::larger;
 use crate::sampling::{Drawable, MatrixId, TrialStream, fill};
 
 /// The first of the matrices of the layer; numbers below 16 have names.

@@ -1,9 +1,10 @@
 //! Do hidden keys and values reach the output? They are replaced, and outputs are compared bit by bit.
 
-use super::{MaskExperiment, SAMPLED_ROWS, larger};
+use super::{MaskExperiment, SAMPLED_ROWS};
 use crate::attention::kernel::Element;
 use crate::attention::masked::{GradientPoint, MaskedAttention, MaskedRow};
 use crate::experiment::{Draw, Sizes};
+use crate::number::larger;
 use crate::sampling::{Drawable, Entries, MatrixId, TrialStream, fill};
 
 /// Other keys and values are so many times as large as the true ones: a small weight on them shows.

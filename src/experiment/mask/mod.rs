@@ -35,6 +35,7 @@ use super::{Claim, Draw, InputLaw, Inside, Sizes};
 use crate::attention::kernel::{Element, InstructionSet, PackedKeys, PackedQueries, packed_logits};
 use crate::attention::masked::{MaskedAttention, MaskedRow, MaskedSoftmax};
 use crate::attention::{Mask, Precision, Scale};
+use crate::number::larger;
 use crate::sampling::{Drawable, TrialStream};
 use leak::{Leaks, TokenBuffers};
 
@@ -170,8 +171,8 @@ impl<D: Draw, A: MaskedAttention> MaskExperiment<D, A> {
         buffers.queries.resize(n * d_k, T::ZERO);
         buffers.keys.resize(m * d_k, T::ZERO);
         self.source.draw(stream, self.sizes, inside, &mut buffers.queries, &mut buffers.keys);
-        round(self.precision, &mut buffers.queries);
-        round(self.precision, &mut buffers.keys);
+        self.precision.round_matrix(&mut buffers.queries);
+        self.precision.round_matrix(&mut buffers.keys);
         let packed = buffers.packed.get_or_insert_with(|| PackedKeys::empty(InstructionSet::detect()));
         packed.repack(&buffers.keys, m, d_k);
     }
@@ -324,20 +325,6 @@ struct MeasuredRow {
     /// About their expectation.
     logit_squares: f64,
     largest_logit: f64,
-}
-
-/// The larger of two numbers; NaN if one is.
-fn larger(a: f64, b: f64) -> f64 {
-    if a.is_nan() || a > b { a } else { b }
-}
-
-/// Rounds the entries of a matrix to a half type.
-fn round<T: Element>(precision: Precision, matrix: &mut [T]) {
-    if matches!(precision, Precision::Bf16 | Precision::F16) {
-        for entry in matrix {
-            *entry = T::from_f64(f64::from(precision.round_f32(entry.to_f64() as f32)));
-        }
-    }
 }
 
 /// A block of queries and its logits.

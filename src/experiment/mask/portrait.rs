@@ -6,6 +6,7 @@ use crate::attention::masked::{MaskedAttention, MaskedRow};
 use crate::attention::{Precision, Scale};
 use crate::experiment::{Draw, Experiment, Inside, Sizes};
 use crate::report::plot::mask::{Grid, MaskPortrait, RowEntropy};
+use crate::report::plot::words_of_scale;
 use crate::sampling::{Drawable, TrialStream};
 use crate::statistics::ColumnMoments;
 use crate::theory::softmax;
@@ -76,7 +77,7 @@ fn portrait_in<T: Element + Drawable, D: Draw, A: MaskedAttention>(
     }
     let share = |sums: Vec<f64>, by: f64| sums.iter().zip(&logits).map(|(sum, logits)| sum / (logits * by)).collect();
     let grid = |values: Vec<f64>| Grid { rows: cells.rows, columns: cells.columns, values };
-    let words = scale_words(scale);
+    let words = words_of_scale(&scale.to_string());
     let size = if n == m { format!("n = m = {n}") } else { format!("n = {n} · m = {m}") };
     MaskPortrait {
         mask: format!("mask {}", experiment.claim.name),
@@ -126,15 +127,6 @@ fn entropy_rows<D: Draw, A: MaskedAttention>(
         }
     };
     shown.iter().zip(&counts).enumerate().map(of_row).collect()
-}
-
-fn scale_words(scale: Scale) -> String {
-    match scale {
-        Scale::None => "no scale".to_string(),
-        Scale::InverseSqrtWidth => "scale 1/√d_k".to_string(),
-        Scale::InverseWidth => "scale 1/d_k".to_string(),
-        Scale::Number(number) => format!("scale {number}"),
-    }
 }
 
 /// Which cell of a picture a logit falls into.

@@ -47,10 +47,7 @@ impl MaskSetting {
         if self.apply == Apply::After {
             name += " after softmax";
         }
-        let usual = match (self.fill, self.apply) {
-            (Fill::Infinite, Apply::Before) => HiddenValues::Select,
-            _ => HiddenValues::Multiply,
-        };
+        let usual = HiddenValues::usual(self.fill, self.apply);
         if self.hidden_values != usual {
             name += if usual == HiddenValues::Select { " multiplied" } else { " selected" };
         }

@@ -50,11 +50,8 @@ impl<R> RotatedDraw<R> {
     /// Q and K before the rotation.
     fn unrotated<T: Drawable>(&self, stream: &TrialStream, sizes: Sizes, inside: Inside, q: &mut [T], k: &mut [T]) {
         self.law.draw(stream, sizes, inside, q, k);
-        if matches!(self.precision, Precision::Bf16 | Precision::F16) {
-            for entry in q.iter_mut().chain(k.iter_mut()) {
-                *entry = T::from_f64(f64::from(self.precision.round_f32(entry.to_f64() as f32)));
-            }
-        }
+        self.precision.round_matrix(q);
+        self.precision.round_matrix(k);
     }
 }
 

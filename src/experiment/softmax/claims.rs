@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use super::super::trial_test::{Method, TrialTest};
 use super::super::{Claim, Estimator, Expected, InputLaw, Null, Sizes};
-use super::{MEASURES, ROUNDING_MEASURES, rounds};
+use super::{MEASURES, ROUNDING_MEASURES};
 use crate::attention::{Precision, Scale};
 use crate::report::TheoryKind;
 use crate::sampling::Entries;
@@ -140,7 +140,7 @@ impl SoftmaxTheory {
         };
         let mut claims: Vec<Claim> = bounded.iter().enumerate().map(|(index, bounded)| claim(index, bounded)).collect();
         claims.extend(self.freezing(scale, first + MEASURES.len() - 1));
-        if rounds(self.precision) {
+        if self.precision.is_half() {
             claims.extend(ROUNDING_MEASURES.into_iter().enumerate().map(|(index, statistic)| Claim {
                 index: None,
                 statistic: statistic.to_string(),
@@ -180,7 +180,7 @@ impl SoftmaxTheory {
             Precision::F32 => 1e-6,
             Precision::Bf16 | Precision::F16 => self.precision.epsilon() + 1e-6,
         };
-        let of_sum = if rounds(self.precision) { 0.5 * self.precision.epsilon() * bounded.of_sum } else { 0.0 };
+        let of_sum = if self.precision.is_half() { 0.5 * self.precision.epsilon() * bounded.of_sum } else { 0.0 };
         rounding * expected.abs().max(0.01 * bounded.largest) + of_sum + self.approximation(expected, bounded)
     }
 
@@ -258,5 +258,5 @@ impl SoftmaxTheory {
 
 /// Theory is that of exact arithmetic.
 pub(in crate::experiment) fn exact_or_rounded(precision: Precision) -> TheoryKind {
-    if rounds(precision) { TheoryKind::Approximate } else { TheoryKind::Exact }
+    if precision.is_half() { TheoryKind::Approximate } else { TheoryKind::Exact }
 }

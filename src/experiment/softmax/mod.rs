@@ -102,11 +102,8 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
         buffers.queries.resize(n * d_k, T::ZERO);
         buffers.keys.resize(m * d_k, T::ZERO);
         self.source.draw(stream, self.sizes, inside, &mut buffers.queries, &mut buffers.keys);
-        if rounds(self.precision) {
-            for entry in buffers.queries.iter_mut().chain(buffers.keys.iter_mut()) {
-                *entry = T::from_f64(f64::from(self.precision.round_f32(entry.to_f64() as f32)));
-            }
-        }
+        self.precision.round_matrix(&mut buffers.queries);
+        self.precision.round_matrix(&mut buffers.keys);
         let packed = buffers.packed.get_or_insert_with(|| PackedKeys::empty(InstructionSet::detect()));
         packed.repack(&buffers.keys, m, d_k);
         let factors: Vec<f64> = self.scales.iter().map(|scale| scale.factor(d_k)).collect();
@@ -150,7 +147,7 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
         let mut values: Vec<f64> = sums[..6].iter().map(|sum| sum / rows).collect();
         values.push(values[1] + output_excess);
         values.push(variance / (2.0 * (m as f64).ln()));
-        if rounds(self.precision) {
+        if self.precision.is_half() {
             values.extend(sums[8..].iter().map(|sum| sum / rows));
         }
         values
@@ -162,14 +159,9 @@ fn output_columns(n: usize) -> usize {
     n.clamp(OUTPUT_COLUMNS.0, OUTPUT_COLUMNS.1)
 }
 
-/// Whether the weights are rounded to a half type.
-fn rounds(precision: Precision) -> bool {
-    matches!(precision, Precision::Bf16 | Precision::F16)
-}
-
 /// Columns of each scale.
 fn measures_per_scale(precision: Precision) -> usize {
-    MEASURES.len() + if rounds(precision) { ROUNDING_MEASURES.len() } else { 0 }
+    MEASURES.len() + if precision.is_half() { ROUNDING_MEASURES.len() } else { 0 }
 }
 
 /// Buffers of one running trial.

@@ -75,11 +75,8 @@ impl<D: Draw, L: Logits> VarianceExperiment<D, L> {
         buffers.queries.resize(n * d_k, T::ZERO);
         buffers.keys.resize(m * d_k, T::ZERO);
         self.source.draw(stream, self.sizes, inside, &mut buffers.queries, &mut buffers.keys);
-        if matches!(self.precision, Precision::Bf16 | Precision::F16) {
-            for entry in buffers.queries.iter_mut().chain(buffers.keys.iter_mut()) {
-                *entry = T::from_f64(f64::from(self.precision.round_f32(entry.to_f64() as f32)));
-            }
-        }
+        self.precision.round_matrix(&mut buffers.queries);
+        self.precision.round_matrix(&mut buffers.keys);
         let mut values = EntrySums::new(&buffers.queries, &buffers.keys, law.mean, inside).measures(law.mean).to_vec();
 
         let packed = buffers.packed.get_or_insert_with(|| PackedKeys::empty(InstructionSet::detect()));
