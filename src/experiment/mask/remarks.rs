@@ -117,7 +117,11 @@ fn difference(applied: &NamedMask, claimed: &NamedMask) -> Option<String> {
         let (first, count) = (cells().find(differs), cells().filter(differs).count());
         first.map(|(query, key)| format!("{verb} {count} (the first: query {query}, key {key})"))
     };
-    let parts: Vec<String> = [count(&shown, "shows"), count(&hidden, "hides")].into_iter().flatten().collect();
+    // Usually the two are one, and n·m cells need not be gone through to see it.
+    let parts: Vec<String> = match applied.mask == claimed.mask {
+        true => Vec::new(),
+        false => [count(&shown, "shows"), count(&hidden, "hides")].into_iter().flatten().collect(),
+    };
     if parts.is_empty() {
         let alignments = (applied.rule.as_ref()?.alignment, claimed.rule.as_ref()?.alignment);
         let untold = alignments.0 != alignments.1 && applied.rule.as_ref()?.is_aligned();
