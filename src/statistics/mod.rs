@@ -8,6 +8,7 @@
 //! | [`student`] | the same where the variance is only estimated | Student 1908, Gayen 1949 |
 //! | [`skewed_student`] | the same with the effect of skewness taken out | Hall 1992 |
 //! | [`bounded`] | means of bounded values, whatever their law | Ville 1939, Waudby-Smith & Ramdas 2024 |
+//! | [`two_sample`] | has a mean moved between two runs, paired by their draws or independent? | Welch 1947 |
 //! | [`multiple`] | one false-alarm rate over many rows, families counted once | Holm 1979, Bonferroni 1936 |
 //! | [`moments`] | one-pass, mergeable mean, variance and skewness of columns | Welford 1962, Chan, Golub & LeVeque 1983, Pébay 2008 |
 //! | [`binomial`] | exact intervals and acceptance regions of rates, for calibration | Clopper & Pearson 1934 |
@@ -53,6 +54,7 @@ mod special;
 pub mod student;
 #[cfg(test)]
 mod test_draws;
+pub mod two_sample;
 pub mod uniformity;
 
 pub use error_model::{ErrorShape, LawOrigin, NullModel, smallest_trials, trials_needed};
@@ -63,3 +65,4 @@ pub use moments::ColumnMoments;
 pub use multiple::{holm_adjusted, holm_by_family, judged_families, planning_level};
 pub use skewed_student::SkewedStudent;
 pub use student::StudentModel;
+pub use two_sample::TwoSample;
