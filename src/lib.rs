@@ -60,5 +60,6 @@ pub mod number;
 pub mod report;
 pub mod sampling;
 pub mod statistics;
+pub mod suite;
 pub mod tensors;
 pub mod theory;

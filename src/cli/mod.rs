@@ -4,6 +4,7 @@
 //! option, the value and the rule in one line.
 
 pub mod audit;
+pub mod check;
 pub mod complexity;
 pub mod depth;
 pub mod kv_cache;
@@ -18,6 +19,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands;
@@ -57,6 +59,7 @@ enum Command {
     Positional(positional::PositionalArguments),
     KvCache(kv_cache::KvCacheArguments),
     Depth(depth::DepthArguments),
+    Check(check::CheckArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -77,6 +80,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Positional(arguments) => commands::positional::run(&arguments, &invocation),
         Command::KvCache(arguments) => commands::kv_cache::run(&arguments, &invocation),
         Command::Depth(arguments) => commands::depth::run(&arguments, &invocation),
+        Command::Check(arguments) => commands::check::run(&arguments, &invocation),
     };
     match result {
         Ok(code) => ExitCode::from(code as u8),
@@ -84,6 +88,32 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             eprintln!("attn: error: {}", one_line(&format!("{error:#}")));
             ExitCode::from(EXIT_USAGE)
         }
+    }
+}
+
+/// Options of every command that a suite gives itself: one seed, one budget, one place for the results.
+const OF_THE_SUITE: [&str; 9] =
+    ["false_alarm", "seed", "threads", "output", "format", "per_trial", "plot", "shard", "quiet"];
+
+/// Checks the words of a command line in a suite, without the program's name, as far as that can be done without running it.
+///
+/// # Errors
+/// One line: what is wrong with which word.
+pub fn suite_words(words: &[String]) -> Result<(), String> {
+    let arguments: Vec<OsString> =
+        std::iter::once("attn").chain(words.iter().map(String::as_str)).map(OsString::from).collect();
+    let matches = Cli::command().try_get_matches_from(&arguments).map_err(|error| said(&error))?;
+    let Some((_, given)) = matches.subcommand() else { return Ok(()) };
+    let mut deepest = given;
+    while let Some((_, below)) = deepest.subcommand() {
+        deepest = below;
+    }
+    let typed = |id: &&str| {
+        deepest.try_contains_id(id).unwrap_or(false) && deepest.value_source(id) == Some(ValueSource::CommandLine)
+    };
+    match OF_THE_SUITE.iter().find(|id| typed(id)) {
+        Some(id) => Err(format!("--{} belongs to the whole suite, not to one command line", id.replace('_', "-"))),
+        None => Ok(()),
     }
 }
 
@@ -100,15 +130,7 @@ fn usage_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
         _ => {
-            let text = error.to_string();
-            let message: Vec<&str> = text
-                .lines()
-                .map(str::trim)
-                .filter(|line| !line.is_empty() && !line.starts_with("Usage:"))
-                .filter(|line| !line.starts_with("For more information"))
-                .collect();
-            let message = one_line(&message.join(" ")).replace(" tip: ", "; tip: ");
-            let message = message.strip_prefix("error: ").unwrap_or(&message);
+            let message = said(error);
             let subcommand = (arguments.get(1).and_then(|word| word.to_str()))
                 .filter(|word| Cli::command().find_subcommand(word).is_some())
                 .map_or(String::new(), |word| format!(" {word}"));
@@ -116,6 +138,19 @@ fn usage_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
     }
+}
+
+/// clap's error in one line, without its usage.
+fn said(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let message: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("Usage:"))
+        .filter(|line| !line.starts_with("For more information"))
+        .collect();
+    let message = one_line(&message.join(" ")).replace(" tip: ", "; tip: ");
+    message.strip_prefix("error: ").unwrap_or(&message).to_string()
 }
 
 /// What was typed, as one line that a shell reads back, with the program's bare name in front.

@@ -3,6 +3,8 @@
 pub mod audit;
 mod audit_arrays;
 mod audit_contract;
+pub mod check;
+mod check_item;
 pub mod complexity;
 pub mod config;
 pub mod deliver;
@@ -26,6 +28,8 @@ pub enum ExitStatus {
     Upheld = 0,
     /// A claim is rejected.
     Rejected = 1,
+    /// A claim of a suite got no data.
+    NoData = 2,
     /// Nothing rejected, but too few trials to see a deviation of `--detect`.
     Undecided = 3,
 }

@@ -5,6 +5,7 @@
 //! where it goes, is decided by [`mod@format`]; [`mod@file`] writes files whole or not at all, also when the program is
 //! interrupted ([`interrupt`]); [`stdout`] writes to a pipe that may close.
 
+pub mod claims;
 pub mod cost;
 pub mod csv;
 pub mod file;
@@ -12,6 +13,7 @@ pub mod findings;
 pub mod format;
 pub mod interrupt;
 pub mod json;
+pub mod junit;
 pub mod markdown;
 pub mod number;
 pub mod plot;

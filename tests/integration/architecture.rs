@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules at the top of the crate.
-const MODULES: [&str; 11] = [
+const MODULES: [&str; 12] = [
     "number",
     "tensors",
     "attention",
@@ -15,12 +15,13 @@ const MODULES: [&str; 11] = [
     "report",
     "diagnosis",
     "experiment",
+    "suite",
     "commands",
     "cli",
 ];
 
 /// What each module may mention beside itself.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("number", &[]),
     ("tensors", &["number"]),
     ("attention", &["number"]),
@@ -31,6 +32,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("report", &["number"]),
     ("diagnosis", &["attention", "number", "statistics", "theory"]),
     ("experiment", &["attention", "number", "report", "sampling", "statistics", "theory"]),
+    ("suite", &["number", "report", "statistics"]),
     (
         "commands",
         &[
@@ -42,6 +44,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
             "report",
             "sampling",
             "statistics",
+            "suite",
             "tensors",
             "theory",
         ],
