@@ -181,6 +181,7 @@ SECTIONS = {
     "cache": ("cache.txt", lambda: fenced(text("cache"))),
     "heads": ("heads.txt", lambda: fenced(text("heads"))),
     "depth": ("depth.txt", lambda: fenced(text("depth"))),
+    "check": ("check.txt", lambda: fenced(text("check"))),
     "calibration": ("calibration.csv", calibration),
     "power": ("power.csv", power),
     "benchmark": ("benchmark.csv", benchmark),

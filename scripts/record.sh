@@ -44,6 +44,7 @@ record rotary 'attn positional --kind rotary --precision bf16 --offset 1,64 --sc
 record cache 'attn kv-cache --precision bf16 --heads 8 --kv-heads 2 --window 128 --chunk 64 --format table; echo "exit code $?"'
 record heads 'attn multi-head --d-model 256 --heads 4 --scale none --format table; echo "exit code $?"'
 record depth 'attn depth --layers 3 --norm none --no-residual --no-mlp --format table; echo "exit code $?"'
+record check 'attn check -q --format table | grep -v " upheld  "; echo "exit code ${PIPESTATUS[0]}"'
 record small 'attn variance --dk 64 --queries 8 --trials 1 --format table; echo "exit code $?"'
 record csv 'attn variance --dk 64 --quiet | head -n 3'
 record json "attn variance --dk 64 --quiet --format json | head -n 8"
