@@ -6,6 +6,7 @@
 //!
 //! In a debug build only the small cells run (`SEEDS` is cut), so that `cargo test` stays short.
 
+mod baseline;
 mod calibration;
 mod depth;
 mod faults;
