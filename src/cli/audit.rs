@@ -15,6 +15,7 @@ use clap::Args;
     attn audit dump.npz --causal --scale 1           what the implementation promises\n  \
     attn audit dump.safetensors --group 'layer3*'    some layers of many\n  \
     attn audit q.npy k.npy p.npy                     one array a file\n  \
+    attn audit fused.npz --against eager.npz         what differs between two dumps, and what turns one into the other\n  \
     attn audit --explain scale                       what a check does, and where it is blind\n\n\
     Exit codes: 0 no FAIL · 1 a FAIL · 2 wrong usage or unreadable file"
 )]
@@ -26,6 +27,14 @@ pub struct AuditArguments {
     /// Print what a check does, its formula and its blind spots
     #[arg(long, value_name = "CHECK", exclusive = true)]
     pub explain: Option<String>,
+
+    /// Compare with another dump of the same attention instead: arrays are paired by role and group; may be given once per file
+    #[arg(long, value_name = "REFERENCE", help_heading = "Comparison")]
+    pub against: Vec<String>,
+
+    /// Factor on QKᵀ in the reference, if it was declared to differ from --scale
+    #[arg(long, value_name = "EXPR", requires = "against", help_heading = "Comparison", allow_hyphen_values = true)]
+    pub against_scale: Option<String>,
 
     /// Only groups (layers) whose name fits, with * and ?
     #[arg(long, value_name = "GLOB", help_heading = "Arrays")]

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::audit_arrays::{Group, groups};
+use super::audit_against;
+use super::audit_arrays::{Group, Needed, groups};
 use super::audit_contract::{contract, mask_kind};
 use super::{ExitStatus, config};
 use crate::cli::audit::AuditArguments;
@@ -43,7 +44,10 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
     let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
     let format = Format::choose(format.transpose()?, path.as_deref(), std::io::stdout().is_terminal())?;
     let mut file = path.as_deref().map(AtomicFile::create).transpose().context("--output")?;
-    let (findings, heads) = rows(typed, &contract, kind)?;
+    let (findings, heads) = match typed.against.is_empty() {
+        true => rows(typed, &contract, kind)?,
+        false => (audit_against::rows(typed, &contract)?, Vec::new()),
+    };
     let run = Run {
         command: "audit".to_string(),
         invocation: invocation.to_string(),
@@ -66,8 +70,14 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
 
 /// Prints what a check does.
 fn explain(name: &str) -> Result<ExitStatus> {
-    let check = Check::ALL.into_iter().find(|check| check.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = Check::ALL.iter().map(|check| check.name()).collect();
+    // One explanation holds for the agreement of every array.
+    let shown = |check: Check| match check {
+        Check::Agreement(_) => "agreement",
+        check => check.name(),
+    };
+    let wanted = if name.starts_with("agreement_") { "agreement" } else { name };
+    let check = Check::ALL.into_iter().find(|check| shown(*check) == wanted).ok_or_else(|| {
+        let names: Vec<&str> = Check::ALL.iter().map(|check| shown(*check)).collect();
         anyhow!("--explain {name}: must be one of {}", names.join(", "))
     })?;
     stdout::print(|output| {
@@ -83,7 +93,7 @@ fn rows(
     contract: &Contract,
     kind: Option<MaskKind>,
 ) -> Result<(Vec<FindingRow>, Vec<HeadRow>)> {
-    let groups = groups(typed)?;
+    let groups = groups(typed, &typed.files, Needed::QueriesAndKeys)?;
     let (mut findings, mut heads) = (Vec::new(), Vec::new());
     let progress = Progress::new(groups.len() as f64, typed.quiet);
     for group in groups {
@@ -128,7 +138,7 @@ fn audited(
     Ok(Ok((audit,)))
 }
 
-fn row(shared: &FindingRow, finding: &Finding, (batches, heads): (usize, usize)) -> FindingRow {
+pub(super) fn row(shared: &FindingRow, finding: &Finding, (batches, heads): (usize, usize)) -> FindingRow {
     let numbers = |pick: fn(&(usize, usize)) -> usize| match &finding.place {
         Place::Everywhere => String::new(),
         Place::Heads(places) => {

@@ -101,18 +101,27 @@ fn fits(pattern: &str, text: &str) -> bool {
     pattern[at..].iter().all(|&character| character == '*')
 }
 
-/// Every attention in the files, by name.
+/// What a group must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// Q and K, or a position table alone.
+    QueriesAndKeys,
+    /// Any array with a role.
+    AnyArray,
+}
+
+/// Every attention in the files at `paths`, by name.
 ///
 /// # Errors
-/// Unreadable files, names that are not there, no group with Q and K, in one line.
-pub fn groups(typed: &AuditArguments) -> Result<Vec<Group>> {
+/// Unreadable files, names that are not there, no group with what is needed, in one line.
+pub fn groups(typed: &AuditArguments, paths: &[String], needed: Needed) -> Result<Vec<Group>> {
     let layout = match typed.layout.as_deref() {
         None | Some("bhnd" | "hnd" | "nd") => Layout::HeadsFirst,
         Some("bnhd") => Layout::TokensFirst,
         Some(other) => bail!("--layout {other}: must be bhnd, bnhd, hnd or nd"),
     };
     let files: Vec<Arc<TensorFile>> =
-        typed.files.iter().map(|path| TensorFile::open(path).map(Arc::new)).collect::<Result<_>>()?;
+        paths.iter().map(|path| TensorFile::open(path).map(Arc::new)).collect::<Result<_>>()?;
     let mut found: BTreeMap<String, BTreeMap<Role, (Arc<TensorFile>, String)>> = BTreeMap::new();
     let given = named(typed);
     for file in &files {
@@ -132,7 +141,8 @@ pub fn groups(typed: &AuditArguments) -> Result<Vec<Group>> {
         found.entry(prefix.unwrap_or_default()).or_default().insert(role, (Arc::clone(file), name.to_string()));
     }
     let whole = |roles: &BTreeMap<Role, (Arc<TensorFile>, String)>| {
-        (roles.contains_key(&Role::Queries) && roles.contains_key(&Role::Keys))
+        needed == Needed::AnyArray
+            || (roles.contains_key(&Role::Queries) && roles.contains_key(&Role::Keys))
             || (roles.len() == 1 && roles.contains_key(&Role::PositionTable))
     };
     let pattern = typed.group.as_deref().unwrap_or("*");
@@ -145,7 +155,8 @@ pub fn groups(typed: &AuditArguments) -> Result<Vec<Group>> {
         if !any.is_empty() {
             bail!("--group {pattern}: no group fits; there are {}", any.join(", "));
         }
-        bail!("no queries and keys among the arrays {}; name them with --q and --k", listed(&files));
+        let what = if needed == Needed::AnyArray { "no array with a known name" } else { "no queries and keys" };
+        bail!("{what} among the arrays {}; name them with --q and --k", listed(&files));
     }
     Ok(groups)
 }

@@ -1,6 +1,7 @@
 //! One file per subcommand: arguments → checked configuration → experiment → report. No mathematics here.
 
 pub mod audit;
+mod audit_against;
 mod audit_arrays;
 mod audit_contract;
 pub mod complexity;

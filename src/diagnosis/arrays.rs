@@ -117,7 +117,8 @@ impl Array {
         Self { shape, read: Box::new(read) }
     }
 
-    fn at(&self, batch: usize, head: usize) -> Result<Matrix, String> {
+    /// The matrix at (batch, head); an axis of length 1 holds for all.
+    pub(super) fn at(&self, batch: usize, head: usize) -> Result<Matrix, String> {
         let pick = |axis: usize, index: usize| if self.shape[axis] == 1 { 0 } else { index };
         (self.read)(pick(0, batch), pick(1, head))
     }

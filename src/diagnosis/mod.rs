@@ -38,6 +38,7 @@
 pub mod arrays;
 pub mod audit;
 pub mod checks;
+pub mod comparison;
 pub mod contract;
 pub mod evidence;
 pub mod explain;
