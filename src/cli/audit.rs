@@ -96,9 +96,13 @@ pub struct AuditArguments {
     #[arg(long, value_name = "NAME", help_heading = "Arrays")]
     pub pe: Option<String>,
 
-    /// Axes of Q, K, V and O: bhnd, bnhd, hnd, nd [default: by the number of axes]
+    /// Axes of Q, K, V and O: bhnd, bnhd, hnd, nd; bijh: bnhd, with weights and logits (batch, query, key, head) [default: by the number of axes]
     #[arg(long, value_name = "AXES", help_heading = "Arrays")]
     pub layout: Option<String>,
+
+    /// What 2-byte voids of .npy and .npz are: f16 or bf16 [default: bf16, which NumPy has no name for]
+    #[arg(long, value_name = "TYPE", help_heading = "Arrays")]
+    pub void_as: Option<String>,
 
     /// Factor on QKᵀ: a number, or an expression of dk, dmodel, heads, n, m, layer [default: 1/sqrt(dk), deviations may be meant]
     #[arg(long, value_name = "EXPR", help_heading = "Contract", allow_hyphen_values = true)]
@@ -164,7 +168,7 @@ pub struct AuditArguments {
     #[arg(long, value_name = "F", help_heading = "Output", allow_hyphen_values = true)]
     pub format: Option<String>,
 
-    /// No progress bar; findings and errors only
+    /// No progress bar, no notices of the readers; findings and errors only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 }

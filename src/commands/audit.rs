@@ -44,16 +44,18 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
     let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
     let format = Format::choose(format.transpose()?, path.as_deref(), std::io::stdout().is_terminal())?;
     let mut file = path.as_deref().map(AtomicFile::create).transpose().context("--output")?;
-    let (findings, heads) = match typed.against.is_empty() {
-        true => rows(typed, &contract, kind)?,
-        false => (audit_against::rows(typed, &contract)?, Vec::new()),
+    let (findings, heads, remarks) = if typed.against.is_empty() {
+        rows(typed, &contract, kind)?
+    } else {
+        let (findings, remarks) = audit_against::rows(typed, &contract)?;
+        (findings, Vec::new(), remarks)
     };
     let run = Run {
         command: "audit".to_string(),
         invocation: invocation.to_string(),
         version: env!("CARGO_PKG_VERSION").to_string(),
         seed: None,
-        remarks: Vec::new(),
+        remarks,
     };
     let render = |output: &mut dyn Write, layout: Layout| write(format, &run, &findings, &heads, layout, output);
     match &mut file {
@@ -92,12 +94,14 @@ fn rows(
     typed: &AuditArguments,
     contract: &Contract,
     kind: Option<MaskKind>,
-) -> Result<(Vec<FindingRow>, Vec<HeadRow>)> {
+) -> Result<(Vec<FindingRow>, Vec<HeadRow>, Vec<String>)> {
     let groups = groups(typed, &typed.files, Needed::QueriesAndKeys)?;
-    let (mut findings, mut heads) = (Vec::new(), Vec::new());
+    let (mut findings, mut heads, mut remarks) = (Vec::new(), Vec::new(), Vec::new());
+    groups.iter().for_each(|group| group.give_notice(typed.quiet));
     let progress = Progress::new(groups.len() as f64, typed.quiet);
     for group in groups {
         let name = group.name.clone();
+        remarks.push(group.remark("Arrays"));
         let of_group = |error: String| if name.is_empty() { anyhow!(error) } else { anyhow!("{name}: {error}") };
         let audited = audited(group, contract, kind, &progress).map_err(of_group)?;
         let shared = FindingRow {
@@ -116,7 +120,7 @@ fn rows(
         }
     }
     progress.finish();
-    Ok((findings, heads))
+    Ok((findings, heads, remarks))
 }
 
 /// The audit of a group, or, where it is a position table alone, its findings.

@@ -12,21 +12,28 @@ use crate::diagnosis::scale_expression::ScaleExpression;
 use crate::experiment::progress::Progress;
 use crate::report::findings::FindingRow;
 
-/// The rows of every pair of groups.
+/// The rows of every pair of groups, and what their arrays are.
 ///
 /// # Errors
 /// Unreadable files, groups that cannot be paired, arrays that cannot be compared.
-pub fn rows(typed: &AuditArguments, contract: &Contract) -> Result<Vec<FindingRow>> {
+pub fn rows(typed: &AuditArguments, contract: &Contract) -> Result<(Vec<FindingRow>, Vec<String>)> {
     let scale = typed.against_scale.as_deref();
     let scale = scale.map(|text| option("--against-scale", text, ScaleExpression::parse)).transpose()?;
     let of_reference = Contract { scale: scale.map_or(contract.scale.clone(), Declared::Yes), ..contract.clone() };
     let pairs =
         paired(groups(typed, &typed.files, Needed::AnyArray)?, groups(typed, &typed.against, Needed::AnyArray)?)?;
+    for (own, reference) in &pairs {
+        own.give_notice(typed.quiet);
+        reference.give_notice(typed.quiet);
+    }
     let progress = Progress::new(pairs.len() as f64, typed.quiet);
-    let mut findings = Vec::new();
+    let (mut findings, mut remarks) = (Vec::new(), Vec::new());
     for (own, reference) in pairs {
         let name = own.name.clone();
         let of_group = |error: String| if name.is_empty() { anyhow!(error) } else { anyhow!("{name}: {error}") };
+        for (group, heading) in [(&own, "File"), (&reference, "Reference")] {
+            remarks.push(group.remark(heading));
+        }
         let own = Dump { arrays: own.arrays, contract: contract.clone() };
         let reference = Dump { arrays: reference.arrays, contract: of_reference.clone() };
         let compared = compare(&own, &reference, &|_, of| progress.advance(1.0 / of as f64)).map_err(of_group)?;
@@ -40,7 +47,7 @@ pub fn rows(typed: &AuditArguments, contract: &Contract) -> Result<Vec<FindingRo
         findings.extend(compared.findings.iter().map(|finding| row(&shared, finding, shape)));
     }
     progress.finish();
-    Ok(findings)
+    Ok((findings, remarks))
 }
 
 /// Groups of the same name; a single group on either side needs none.

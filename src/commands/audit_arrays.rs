@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 use crate::cli::audit::AuditArguments;
 use crate::diagnosis::arrays::{Array, Read, Role};
 use crate::diagnosis::matrix::{Matrix, Numbers, Storage};
-use crate::tensors::{DType, Tensor, TensorFile, Values};
+use crate::tensors::{DType, Order, Tensor, TensorFile, Values, VoidType};
 
 /// Axes of Q, K, V and O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Layout {
     HeadsFirst,
     /// (batch, token, head, channel).
     TokensFirst,
+    /// As `TokensFirst`, and weights and logits (batch, query, key, head), as einsum "bihd,bjhd->bijh" leaves them.
+    HeadsLast,
 }
 
 /// One attention in the files.
@@ -25,6 +27,25 @@ pub struct Group {
     pub name: String,
     /// Its arrays.
     pub arrays: BTreeMap<Role, Array>,
+    /// Each array's role, name, type and shape in the file.
+    pub described: Vec<String>,
+    /// What readers of the arrays should know, one line each.
+    pub notices: Vec<String>,
+}
+
+impl Group {
+    /// Prints what the readers noticed to stderr, unless `quiet`.
+    pub fn give_notice(&self, quiet: bool) {
+        for notice in self.notices.iter().filter(|_| !quiet) {
+            eprintln!("attn: {notice}");
+        }
+    }
+
+    /// The arrays, their types and shapes, on one line behind `heading`.
+    pub fn remark(&self, heading: &str) -> String {
+        let of = if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) };
+        format!("{heading}{of}: {}.", self.described.join("; "))
+    }
 }
 
 /// Spellings of each role.
@@ -118,10 +139,16 @@ pub fn groups(typed: &AuditArguments, paths: &[String], needed: Needed) -> Resul
     let layout = match typed.layout.as_deref() {
         None | Some("bhnd" | "hnd" | "nd") => Layout::HeadsFirst,
         Some("bnhd") => Layout::TokensFirst,
-        Some(other) => bail!("--layout {other}: must be bhnd, bnhd, hnd or nd"),
+        Some("bijh") => Layout::HeadsLast,
+        Some(other) => bail!("--layout {other}: must be bhnd, bnhd, bijh, hnd or nd"),
+    };
+    let void = match typed.void_as.as_deref() {
+        None | Some("bf16") => VoidType::Bf16,
+        Some("f16") => VoidType::F16,
+        Some(other) => bail!("--void-as {other}: must be f16 or bf16"),
     };
     let files: Vec<Arc<TensorFile>> =
-        paths.iter().map(|path| TensorFile::open(path).map(Arc::new)).collect::<Result<_>>()?;
+        paths.iter().map(|path| TensorFile::open_with(path, void).map(Arc::new)).collect::<Result<_>>()?;
     let mut found: BTreeMap<String, BTreeMap<Role, (Arc<TensorFile>, String)>> = BTreeMap::new();
     let given = named(typed);
     for file in &files {
@@ -148,7 +175,8 @@ pub fn groups(typed: &AuditArguments, paths: &[String], needed: Needed) -> Resul
     let pattern = typed.group.as_deref().unwrap_or("*");
     let mut groups = Vec::new();
     for (name, roles) in found.iter().filter(|(name, roles)| whole(roles) && fits(pattern, name)) {
-        groups.push(Group { name: name.clone(), arrays: arrays(roles, layout)? });
+        let (described, notices) = described(roles, typed.void_as.is_some())?;
+        groups.push(Group { name: name.clone(), arrays: arrays(roles, layout)?, described, notices });
     }
     if groups.is_empty() {
         let any: Vec<&str> = found.iter().filter(|(_, roles)| whole(roles)).map(|(name, _)| name.as_str()).collect();
@@ -159,6 +187,24 @@ pub fn groups(typed: &AuditArguments, paths: &[String], needed: Needed) -> Resul
         bail!("{what} among the arrays {}; name them with --q and --k", listed(&files));
     }
     Ok(groups)
+}
+
+/// What each array is, and what is to be known of it. `void_is_said`: the user chose how two-byte voids are read.
+fn described(
+    roles: &BTreeMap<Role, (Arc<TensorFile>, String)>,
+    void_is_said: bool,
+) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut described, mut notices) = (Vec::new(), Vec::new());
+    for (role, (file, name)) in roles {
+        let info = file.info(name)?;
+        let shape: Vec<String> = info.shape.iter().map(usize::to_string).collect();
+        let is_void = |notice: &&String| notice.contains("void");
+        let order = if info.order == Order::Fortran { " (Fortran order)" } else { "" };
+        described.push(format!("{role} {name} {} ({}){order}", info.dtype, shape.join(", ")));
+        let told = info.notices.iter().filter(|notice| !(void_is_said && is_void(notice)));
+        notices.extend(told.map(|notice| format!("{}: {name}: {notice}", file.path().display())));
+    }
+    Ok((described, notices))
 }
 
 fn listed(files: &[Arc<TensorFile>]) -> String {
@@ -175,8 +221,8 @@ fn arrays(roles: &BTreeMap<Role, (Arc<TensorFile>, String)>, layout: Layout) -> 
     let queries = shape_of(Role::Queries)?.unwrap_or_default();
     let keys = shape_of(Role::Keys)?.unwrap_or_default();
     let heads_and_rows = |shape: &[usize]| match (shape, layout) {
-        ([_, heads, rows, _], Layout::HeadsFirst) | ([_, rows, heads, _], Layout::TokensFirst) => (*heads, *rows),
-        ([heads, rows, _], Layout::HeadsFirst) | ([rows, heads, _], Layout::TokensFirst) => (*heads, *rows),
+        ([_, heads, rows, _], Layout::HeadsFirst) | ([_, rows, heads, _], _) => (*heads, *rows),
+        ([heads, rows, _], Layout::HeadsFirst) | ([rows, heads, _], _) => (*heads, *rows),
         ([rows, _], _) => (1, *rows),
         _ => (1, 1),
     };
@@ -194,6 +240,7 @@ fn arrays(roles: &BTreeMap<Role, (Arc<TensorFile>, String)>, layout: Layout) -> 
             | Role::Output
             | Role::QueriesBeforeRotation
             | Role::KeysBeforeRotation => vectors(place, &shape, layout, role, heads, n, batches),
+            Role::Weights | Role::Logits if layout == Layout::HeadsLast => heads_last(place, &shape),
             Role::Weights | Role::Logits => matrices(place, &shape),
             Role::Mask | Role::Bias => mask(place, &shape, n, m, heads, batches),
             Role::Padding => rows_of(place, &shape, m, batches),
@@ -261,13 +308,13 @@ fn vectors(
             let read: Read = Box::new(move |_, head| Ok(part(&place.block(&[], rows, columns)?, head * width, width)));
             (read, [1, heads, rows, width])
         }
-        [b, rows, own_heads, width] if layout == Layout::TokensFirst => {
+        [b, rows, own_heads, width] if layout != Layout::HeadsFirst => {
             let read: Read = Box::new(move |batch, head| {
                 Ok(part(&place.block(&[batch], rows, own_heads * width)?, head * width, width))
             });
             (read, [b, own_heads, rows, width])
         }
-        [rows, own_heads, width] if layout == Layout::TokensFirst => {
+        [rows, own_heads, width] if layout != Layout::HeadsFirst => {
             let read: Read =
                 Box::new(move |_, head| Ok(part(&place.block(&[], rows, own_heads * width)?, head * width, width)));
             (read, [1, own_heads, rows, width])
@@ -307,6 +354,21 @@ fn matrices(place: Place, shape: &[usize]) -> Result<Array, String> {
         _ => place.block(&[], rows, columns),
     });
     Ok(Array { shape: padded, read })
+}
+
+/// (batch, query, key, head), or (query, key, head).
+fn heads_last(place: Place, shape: &[usize]) -> Result<Array, String> {
+    let (batches, rows, columns, heads, with_batch) = match *shape {
+        [b, rows, columns, heads] => (b, rows, columns, heads, true),
+        [rows, columns, heads] => (1, rows, columns, heads, false),
+        _ => return Err(format!("{} axes; --layout bijh has 3 or 4", shape.len())),
+    };
+    let read: Read = Box::new(move |batch, head| {
+        let leading: &[usize] = if with_batch { &[batch] } else { &[] };
+        let own = part(&place.block(leading, rows * columns, heads)?, head, 1);
+        Ok(Matrix::new(rows, columns, own.storage, own.numbers))
+    });
+    Ok(Array { shape: [batches, heads, rows, columns], read })
 }
 
 /// (batch, head, n or 1, m), or fewer axes: (batch, n, m), (n, m), (batch, m), (m).

@@ -150,9 +150,8 @@ impl ArraySource {
         let [batches, heads, n, width] = queries;
         let [key_batches, key_heads, m, key_width] = keys;
         if width != key_width {
-            let transposed =
-                if m == width { format!("; K looks transposed: ({key_width}, {m})") } else { String::new() };
-            return Err(format!("keys are {key_width} wide, queries {width}{transposed}"));
+            let transposed = if m == width { ": K looks transposed".to_string() } else { String::new() };
+            return Err(format!("K is ({m}, {key_width}); Q has d = {width}{transposed}"));
         }
         if queries.contains(&0) || keys.contains(&0) {
             return Err(format!("queries {queries:?} and keys {keys:?}: an axis of length 0 holds nothing to audit"));

@@ -133,7 +133,7 @@ pub fn write(
     match format {
         Format::Csv => write_csv(findings, output),
         Format::Json => write_json(run, findings, heads, output),
-        Format::Table => output.write_all(table(findings, heads, layout).as_bytes()),
+        Format::Table => output.write_all(table(&run.remarks, findings, heads, layout).as_bytes()),
         Format::Markdown => output.write_all(markdown(findings).as_bytes()),
     }
 }
@@ -175,6 +175,7 @@ fn write_json(run: &Run, findings: &[FindingRow], heads: &[HeadRow], mut output:
     writeln!(output, "{{\n  \"command\": {},", text(&run.command)?)?;
     writeln!(output, "  \"invocation\": {},", text(&run.invocation)?)?;
     writeln!(output, "  \"version\": {},", text(&run.version)?)?;
+    writeln!(output, "  \"remarks\": {},", serde_json::to_string(&run.remarks).map_err(io::Error::from)?)?;
     write_lines(&mut output, "findings", findings)?;
     writeln!(output, ",")?;
     write_lines(&mut output, "heads", heads)?;
@@ -201,9 +202,12 @@ fn coloured(verdict: &str, colour: Colour) -> String {
     format!("\u{1b}[{code}m{verdict}\u{1b}[0m")
 }
 
-/// FAIL and WARN as paragraphs, then what cannot be told, then what passed, then a line per head.
-fn table(findings: &[FindingRow], heads: &[HeadRow], layout: Layout) -> String {
+/// What the arrays are, FAIL and WARN as paragraphs, then what cannot be told, then what passed, then a line per head.
+fn table(remarks: &[String], findings: &[FindingRow], heads: &[HeadRow], layout: Layout) -> String {
     let mut text = String::new();
+    for remark in remarks {
+        let _ = writeln!(text, "{}", paragraph(remark, layout.width));
+    }
     let mut groups: Vec<&str> = Vec::new();
     for row in findings {
         if !groups.contains(&row.group.as_str()) {
@@ -243,6 +247,9 @@ fn table(findings: &[FindingRow], heads: &[HeadRow], layout: Layout) -> String {
         count("CANNOT TELL"),
         count("PASS")
     );
+    if heads.is_empty() {
+        return text;
+    }
     let closing = "In the table: Q, K mean and variance of the entries; raw QKᵀ and scaled logits over visible cells; `dep` is Var raw over \
                    d·E[q²]·E[k²], 1 for independent entries; H is entropy over ln(visible keys) and max the mean largest weight, each beside the value of i.i.d. \
                    normal entries at the same sizes; `first` the mean weight on the first key. Trained heads leave the i.i.d. world; that is no fault.";

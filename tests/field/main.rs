@@ -13,6 +13,7 @@
 //! | HE-02, input viewed as (batch·heads, n, d) | Q, K and V are then scrambled alike before the dump |
 //! | TR-*, ST-*, UX-* | training runs, statistics of tests, and tools; UX-05 to UX-07 belong to the readers, UX-07's P and O are here |
 
+mod comparison;
 mod definition;
 mod detection;
 mod heads;

@@ -76,8 +76,8 @@ pub(super) struct Difference {
     pub identical: bool,
     /// Largest difference over its bound.
     pub ratio: f64,
-    /// Where that is.
-    pub worst: (usize, usize),
+    /// Root mean square of the differences over their bounds.
+    pub typical: f64,
     /// Largest difference.
     pub largest: f64,
     /// Where that is.
@@ -102,7 +102,7 @@ impl Difference {
         let mut found = Self {
             identical: true,
             ratio: 0.0,
-            worst: (0, 0),
+            typical: 0.0,
             largest: 0.0,
             largest_at: (0, 0),
             first: None,
@@ -112,7 +112,7 @@ impl Difference {
             reference_size: 0.0,
             roundoff: coarser(own, reference).unit_roundoff(),
         };
-        let (mut squares, mut reference_squares) = (0.0, 0.0);
+        let (mut squares, mut reference_squares, mut ratios) = (0.0, 0.0, 0.0);
         let mut limits = vec![0.0; reference.columns];
         for row in 0..reference.rows {
             bounds(row, &mut limits);
@@ -135,9 +135,8 @@ impl Difference {
                     _ if bound > 0.0 => difference / bound,
                     _ => f64::INFINITY,
                 };
-                if ratio > found.ratio {
-                    (found.ratio, found.worst) = (ratio, (row, column));
-                }
+                found.ratio = found.ratio.max(ratio);
+                ratios += ratio * ratio;
                 if !within {
                     found.beyond += 1;
                     found.first = found.first.or(Some((row, column)));
@@ -146,6 +145,7 @@ impl Difference {
         }
         let count = found.cells.max(1) as f64;
         (found.root_mean_square, found.reference_size) = ((squares / count).sqrt(), (reference_squares / count).sqrt());
+        found.typical = (ratios / count).sqrt();
         found
     }
 
@@ -172,9 +172,11 @@ impl Difference {
         if self.root_mean_square == 0.0 { 0.0 } else { self.root_mean_square / self.reference_size }
     }
 
-    /// Whether rounding that accumulated through layers may explain it.
+    /// Whether rounding that accumulated through layers may explain it: little, and no cell far beyond what the largest of so many
+    /// normal numbers is, √(2 ln 2N).
     pub fn is_accumulated(&self) -> bool {
-        self.relative() <= ACCUMULATED * self.roundoff
+        let largest = (2.0 * (2.0 * self.cells.max(1) as f64).ln()).sqrt() + 2.0;
+        self.relative() <= ACCUMULATED * self.roundoff && self.ratio <= largest * self.typical
     }
 }
 

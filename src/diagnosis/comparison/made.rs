@@ -156,7 +156,7 @@ impl HeadPair<'_> {
     }
 
     /// Q and K bit by bit.
-    fn inputs_are_identical(&self) -> bool {
+    pub(super) fn inputs_are_identical(&self) -> bool {
         [Role::Queries, Role::Keys]
             .into_iter()
             .all(|role| self.pair(role).is_some_and(|(own, reference)| own.numbers == reference.numbers))
@@ -197,6 +197,18 @@ impl HeadPair<'_> {
         )
     }
 
+    /// The same weights or output for two scales.
+    pub(super) fn scale_ignored(&self, what: &str) -> Finding {
+        let declared = format!("{} and {}", significant(self.scales.0, 5), significant(self.scales.1, 5));
+        let words = format!("same {what} for two different declared scales ({declared}): scale argument ignored");
+        self.finding(Check::Scale, Verdict::Fail, "ignored", words)
+            .with_numbers(1.0, self.scales.0 / self.scales.1, "ratio of scales")
+            .with_cause(
+                "the scale is read from the configuration on one path and never passed on the other",
+                "audit each dump with its own --scale",
+            )
+    }
+
     /// Scales that were declared to differ.
     fn declared_scales(&self, own: &Grid, reference: &Grid, plain: &Difference) -> Vec<Finding> {
         let expected = self.scales.0 / self.scales.1;
@@ -204,15 +216,7 @@ impl HeadPair<'_> {
         let ratio = weights::temperature(own, reference).unwrap_or(1.0);
         let roundoff = coarser(own, reference).unit_roundoff();
         if plain.fits() {
-            let words = format!("same P for two different declared scales ({declared}): scale argument ignored");
-            return vec![
-                self.finding(Check::Scale, Verdict::Fail, "ignored", words)
-                    .with_numbers(1.0, expected, "ratio of scales")
-                    .with_cause(
-                        "the scale is read from the configuration on one path and never passed on the other",
-                        "audit each dump with its own --scale",
-                    ),
-            ];
+            return vec![self.scale_ignored("P")];
         }
         if (ratio / expected - 1.0).abs() <= 32.0 * roundoff + 1e-5 {
             let words = format!("the weights follow the declared scales ({declared})");

@@ -81,8 +81,14 @@ impl HeadPair<'_> {
     pub(super) fn output(&self, inputs_same: bool, values_same: bool, weights_same: Option<bool>) -> Option<Finding> {
         let (own, reference) = self.pair(Role::Output)?;
         let found = self.output_difference(own, reference, false);
-        if found.fits() {
-            return Some(self.agrees(Role::Output, &found, ""));
+        if self.scales_differ && inputs_same && values_same && weights_same.is_none() {
+            return Some(if found.fits() { self.scale_ignored("O") } else { self.cannot_tell(Role::Output, &found) });
+        }
+        // Where the arrays before it differ, their differences are in the bound: only plain rounding is agreement then.
+        let earlier_same = values_same && weights_same != Some(false);
+        let plain = if earlier_same { found } else { Difference::plain(own, reference) };
+        if plain.fits() {
+            return Some(self.agrees(Role::Output, &plain, ""));
         }
         let earlier_differs = !inputs_same || !values_same || weights_same == Some(false) || self.scales_differ;
         if earlier_differs && self.output_difference(own, reference, true).fits() {
@@ -170,6 +176,11 @@ impl HeadPair<'_> {
                     let (a, b) = (own_weights.at(row, key), weights.at(row, key));
                     // Within rounding of each other or not: what the weights differ by moves the output.
                     let moved = (a - b).abs() + rounding * a.max(b);
+                    if !moved.is_finite() {
+                        // Judged by `finite`; nothing can be said of this row.
+                        bounds.fill(f64::INFINITY);
+                        return;
+                    }
                     for (channel, bound) in bounds.iter_mut().enumerate() {
                         let value = own_values.at(key, channel).abs().max(values.at(key, channel).abs());
                         let change = (own_values.at(key, channel) - values.at(key, channel)).abs();

@@ -51,8 +51,11 @@ impl Relation {
     pub fn find(own: &Grid, reference: &Grid, turn: Option<(Option<Rotary>, i64)>) -> Self {
         let difference = Difference::plain(own, reference);
         let finite = own.numbers.iter().chain(&reference.numbers).all(|number| number.is_finite());
-        if difference.fits() || !finite {
+        if difference.fits() {
             return Self::Same(difference);
+        }
+        if !finite {
+            return Self::Other(difference);
         }
         let roundoff = difference.roundoff;
         if let Some(factor) = factor(own, reference, roundoff) {
