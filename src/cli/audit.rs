@@ -15,12 +15,13 @@ use clap::Args;
     attn audit dump.npz --causal --scale 1           what the implementation promises\n  \
     attn audit dump.safetensors --group 'layer3*'    some layers of many\n  \
     attn audit q.npy k.npy p.npy                     one array a file\n  \
+    attn audit step1.npz step2.npz step3.npz         a series: each dump, and whether Q and K grow\n  \
     attn audit fused.npz --against eager.npz         what differs between two dumps, and what turns one into the other\n  \
     attn audit --explain scale                       what a check does, and where it is blind\n\n\
     Exit codes: 0 no FAIL · 1 a FAIL · 2 wrong usage or unreadable file"
 )]
 pub struct AuditArguments {
-    /// One or more files; arrays are found by name
+    /// One or more files; arrays are found by name. Several files with Q and K each are a series of dumps
     #[arg(value_name = "FILE", required_unless_present = "explain")]
     pub files: Vec<String>,
 

@@ -4,6 +4,7 @@ pub mod audit;
 mod audit_against;
 mod audit_arrays;
 mod audit_contract;
+mod audit_names;
 pub mod complexity;
 pub mod config;
 pub mod deliver;

@@ -117,6 +117,22 @@ impl Array {
         Self { shape, read: Box::new(read) }
     }
 
+    /// Root mean square of all entries.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn size(&self) -> Result<f64, String> {
+        let (mut squares, mut count) = (0.0, 0usize);
+        for batch in 0..self.shape[0] {
+            for head in 0..self.shape[1] {
+                let numbers = self.at(batch, head)?.to_f64();
+                squares += numbers.iter().map(|number| number * number).sum::<f64>();
+                count += numbers.len();
+            }
+        }
+        Ok((squares / count.max(1) as f64).sqrt())
+    }
+
     /// The matrix at (batch, head); an axis of length 1 holds for all.
     pub(super) fn at(&self, batch: usize, head: usize) -> Result<Matrix, String> {
         let pick = |axis: usize, index: usize| if self.shape[axis] == 1 { 0 } else { index };

@@ -47,6 +47,8 @@ pub enum Check {
     Saturation,
     /// How far Q and K are from i.i.d. entries; never a fault.
     Assumptions,
+    /// Logits over a series of dumps.
+    Growth,
     /// Decode steps stand at the positions of the full pass, in a comparison of two dumps.
     Cache,
     /// An array is the reference's, in a comparison of two dumps.
@@ -55,7 +57,7 @@ pub enum Check {
 
 impl Check {
     /// Every check; [`Check::Agreement`] once, for all roles.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Finite,
         Self::Normalisation,
         Self::Scale,
@@ -76,6 +78,7 @@ impl Check {
         Self::Output,
         Self::Saturation,
         Self::Assumptions,
+        Self::Growth,
         Self::Cache,
         Self::Agreement(Role::Queries),
     ];
@@ -103,6 +106,7 @@ impl Check {
             Self::Output => "output",
             Self::Saturation => "saturation",
             Self::Assumptions => "assumptions",
+            Self::Growth => "growth",
             Self::Cache => "cache",
             Self::Agreement(role) => match role {
                 Role::Queries => "agreement_q",

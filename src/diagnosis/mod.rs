@@ -44,6 +44,7 @@ pub mod evidence;
 pub mod explain;
 pub mod finding;
 pub mod given_mask;
+pub mod growth;
 pub mod mask_numbers;
 pub mod mask_pattern;
 pub mod matrix;

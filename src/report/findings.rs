@@ -67,6 +67,8 @@ pub struct FindingRow {
 /// The moments of one head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeadRow {
+    /// File or files.
+    pub file: String,
     /// Group in the file.
     pub group: String,
     /// Batch entry.
@@ -208,16 +210,18 @@ fn table(remarks: &[String], findings: &[FindingRow], heads: &[HeadRow], layout:
     for remark in remarks {
         let _ = writeln!(text, "{}", paragraph(remark, layout.width));
     }
-    let mut groups: Vec<&str> = Vec::new();
+    let mut groups: Vec<(&str, &str)> = Vec::new();
     for row in findings {
-        if !groups.contains(&row.group.as_str()) {
-            groups.push(&row.group);
+        if !groups.contains(&(&row.file, &row.group)) {
+            groups.push((&row.file, &row.group));
         }
     }
-    for group in groups {
-        let own: Vec<&FindingRow> = findings.iter().filter(|row| row.group == group).collect();
-        if !group.is_empty() {
-            let _ = writeln!(text, "{group}");
+    let several_files = groups.iter().any(|group| group.0 != groups[0].0);
+    for (file, group) in groups {
+        let own: Vec<&FindingRow> = findings.iter().filter(|row| (&*row.file, &*row.group) == (file, group)).collect();
+        let heading = [if several_files { file } else { "" }, group].join(" ");
+        if !heading.trim().is_empty() {
+            let _ = writeln!(text, "{}", heading.trim());
         }
         for row in own.iter().filter(|row| matches!(row.verdict.as_str(), "FAIL" | "WARN")) {
             push_finding(&mut text, row, layout);
@@ -234,7 +238,7 @@ fn table(remarks: &[String], findings: &[FindingRow], heads: &[HeadRow], layout:
             let line = format!("{} ({}): {}{}", row.check, row.place, row.explanation, joined_symptoms(&row.symptoms));
             push_indented(&mut text, &coloured(&row.verdict, layout.colour), &line, layout.width);
         }
-        let own_heads: Vec<&HeadRow> = heads.iter().filter(|row| row.group == group).collect();
+        let own_heads: Vec<&HeadRow> = heads.iter().filter(|row| (&*row.file, &*row.group) == (file, group)).collect();
         push_heads(&mut text, &own_heads);
         text.push('\n');
     }

@@ -172,6 +172,12 @@ fn sc_13_soft_caps() {
     let undeclared = capped(&|x| 50.0 * (x / 50.0).tanh()).contract(|contract| contract.softcap = None);
     let warned = only(&undeclared.audit(), Verdict::Warn, Check::Softcap);
     close(warned.measured, 50.0, 1e-12);
+    // A cap that no published model has, in single and in half precision.
+    for (storage, cap) in [(Storage::F32, 37.0), (Storage::F32, 8.25), (Storage::F16, 14.0)] {
+        let case = Case::draw_with_size(13, Shape::of(1, 2, 31, 37, 64), storage, 4.0);
+        let file = case.attend(&|_, _, _, _, raw| cap * (0.125 * raw / cap).tanh()).file();
+        close(only(&file.audit(), Verdict::Warn, Check::Softcap).measured, cap, 0.01);
+    }
     // The mask added before tanh: masked keys keep exp(−c − lse). At c 5 it is visible.
     let shape = Shape::of(1, 2, 13, 13, 16);
     let case = Case::draw(14, shape, Storage::F32)

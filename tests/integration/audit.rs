@@ -197,8 +197,38 @@ fn keys_that_look_transposed_are_called_so() {
 }
 
 #[test]
+fn several_dumps_are_a_series_and_several_arrays_are_one_dump() {
+    let folder = folder();
+    let (q, k, _) = attention(0.5, true);
+    for (name, growth) in [("a", 1.0), ("b", 2.0), ("c", 4.0)] {
+        let grown = |numbers: &[f64]| numbers.iter().map(|number| number * growth).collect::<Vec<f64>>();
+        let arrays: [(&str, &[usize], &[f64]); 2] =
+            [("q", &[1, 2, 3, 4], &grown(&q)), ("k", &[1, 2, 5, 4], &grown(&k))];
+        save(&folder.path().join(format!("{name}.safetensors")), DType::F32, &arrays);
+    }
+    let run = attn_in(folder.path(), "audit a.safetensors b.safetensors c.safetensors --quiet");
+    assert_eq!(run.code, Some(0));
+    let rows = records(&run.stdout);
+    let files: std::collections::BTreeSet<&str> = rows.iter().map(|row| row["file"].as_str()).collect();
+    assert_eq!(files.len(), 4, "{files:?}");
+    let growth: Vec<_> = rows.iter().filter(|row| row["check"] == "growth").collect();
+    assert_eq!((growth.len(), growth[0]["verdict"].as_str()), (1, "WARN"));
+    let ratio: f64 = growth[0]["measured"].parse().expect("a number");
+    assert!((ratio / 16.0 - 1.0).abs() < 1e-6, "{ratio}");
+    let table = attn_in(folder.path(), "audit a.safetensors b.safetensors --quiet --format table").stdout;
+    assert!(table.contains("\na.safetensors\n") && table.contains("\nb.safetensors\n"), "{table}");
+    // One array a file: no series.
+    for (name, rows, numbers) in [("q", 3, &q), ("k", 5, &k)] {
+        let mut file = File::create(folder.path().join(format!("{name}.npy"))).expect("a file");
+        write_npy(&mut file, &tensor(DType::F32, &[2, rows, 4], numbers)).expect("written");
+    }
+    let rows = records(&attn_in(folder.path(), "audit q.npy k.npy --quiet").stdout);
+    assert!(rows.iter().all(|row| row["file"] == "q.npy k.npy" && row["check"] != "growth"), "{rows:?}");
+}
+
+#[test]
 fn the_checks_of_two_dumps_have_their_explanations() {
-    for name in ["agreement", "agreement_weights", "cache"] {
+    for name in ["agreement", "agreement_weights", "cache", "growth"] {
         let run = attn(&format!("audit --explain {name}"));
         assert_eq!(run.code, Some(0), "{name}");
         let text = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
