@@ -35,10 +35,10 @@ pub struct Group {
 }
 
 impl Group {
-    /// Prints what the readers noticed to stderr, unless `quiet`.
+    /// Tells what the readers noticed on stderr, unless `quiet`.
     pub fn give_notice(&self, quiet: bool) {
         for notice in self.notices.iter().filter(|_| !quiet) {
-            eprintln!("attn: {notice}");
+            super::simulate::warn(notice);
         }
     }
 

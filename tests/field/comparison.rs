@@ -132,6 +132,11 @@ fn pr_07_rounding_between_types_and_orders_of_sums_passes_with_its_yardstick() {
                     assert!(weights.explanation.contains(&name), "{}", weights.explanation);
                 }
             }
+            // Log-sum-exps of half types, stored in single precision.
+            if shape.batches == 1 && shape.key_heads == shape.heads {
+                let halved = with_lse(&narrower(&exact, Storage::F16), &|_, lse| lse);
+                all_pass(&against(halved, with_lse(&exact, &|_, lse| lse)));
+            }
             // Two half types, and the outputs alone.
             let (half, brain) = (narrower(&exact, Storage::F16).file(), narrower(&exact, Storage::Bf16).file());
             all_pass(&against(half, brain));
@@ -531,6 +536,11 @@ fn po_02_keys_permuted_inside_heads() {
     close(finding.measured, 14.0, 1e-12); // channels 0 and 15 stay
     assert_eq!(finding.place, all_heads(SHAPE));
     assert_eq!(of(&found, Check::Agreement(Role::Weights)).verdict, Verdict::CannotTell);
+    // The log-sum-exp differs as the keys do, and no more; one that is off by itself is a finding.
+    let found = against(with_lse(&wrong, &|_, lse| lse), with_lse(&case, &|_, lse| lse));
+    assert_eq!(of(&found, Check::Agreement(Role::LogSumExp)).verdict, Verdict::CannotTell);
+    let found = against(with_lse(&wrong, &|_, lse| lse + 40.0), with_lse(&case, &|_, lse| lse));
+    assert_eq!(of(&found, Check::Agreement(Role::LogSumExp)).verdict, Verdict::Fail);
     // Twice as many heads assumed: blocks of 8 channels.
     let mut blocks = case.clone();
     blocks.k = permuted(&case.k, 16, &|channel| {

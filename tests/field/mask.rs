@@ -143,7 +143,13 @@ fn ma_09_no_causal_mask_on_one_path() {
     let leaks = |b: usize, h: usize| (b, h) == (1, 0) || b == 0;
     let case = Case::draw(34, shape, Storage::F32)
         .attend(&|b, h, i, j, raw| if j <= i || leaks(b, h) { 0.25 * raw } else { HIDDEN });
-    let finding = only(&causal(case.file()).audit(), Verdict::Fail, Check::Causal);
+    let audit = causal(case.file()).audit();
+    // Entropy is that of the keys with weight, all 13 where the contract is broken: by hand, and never above their logarithm.
+    let entropy = |row: &[f64]| row.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum::<f64>();
+    let leaking = case.p[..13 * 13].chunks(13).map(|row| entropy(row) / 13f64.ln()).sum::<f64>() / 13.0;
+    close(audit.heads[0].relative_entropy, leaking, 1e-9);
+    assert!(audit.heads.iter().all(|head| head.relative_entropy.is_some_and(|share| share <= 1.0)));
+    let finding = only(&audit, Verdict::Fail, Check::Causal);
     assert!(finding.explanation.contains("no causal mask at all"), "{}", finding.explanation);
     assert_eq!(finding.place, Place::Heads(vec![(0, 0), (0, 1), (0, 2), (1, 0)]));
     assert_eq!(finding.cell, Some((0, Some(1))));

@@ -164,7 +164,7 @@ fn two_byte_voids_are_told_once_and_read_as_the_user_says() {
     let notices = |stderr: &str| stderr.lines().filter(|line| line.contains("void")).count();
     assert_eq!(notices(&plain.stderr), 2, "{}", plain.stderr);
     assert!(
-        plain.stderr.contains("attn: q.npy: q: two-byte voids (|V2) are read as bf16; --void-as"),
+        plain.stderr.contains("attn: warning: q.npy: q: two-byte voids (|V2) are read as bf16; --void-as"),
         "{}",
         plain.stderr
     );

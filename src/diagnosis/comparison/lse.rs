@@ -3,6 +3,7 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::grid::{Grid, coarser, dot};
+use super::weights::Inputs;
 
 /// How the file's values differ from the reference's.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,13 +22,14 @@ pub(super) enum Offset {
     Other,
 }
 
-/// Compares n values (one row each), with the reference's queries and keys if they are there. `scale` bounds the factor on QKᵀ.
-pub(super) fn offset(own: &Grid, reference: &Grid, inputs: Option<(&Grid, &Grid)>, scale: f64) -> Offset {
+/// Compares n values (one row each), with Q and K of both dumps if they are there.
+pub(super) fn offset(own: &Grid, reference: &Grid, inputs: Option<Inputs<'_>>) -> Offset {
     let stored = coarser(own, reference).unit_roundoff();
-    let roundoff = match inputs {
-        Some((queries, keys)) => stored.max(queries.storage.unit_roundoff()).max(keys.storage.unit_roundoff()),
-        None => stored,
-    };
+    let of = |pair: (&Grid, &Grid)| coarser(pair.0, pair.1).unit_roundoff();
+    // The coarser of both dumps: a half-precision Q on one side moves its logits.
+    let roundoff = inputs.map_or(stored, |inputs| stored.max(of(inputs.queries)).max(of(inputs.keys)));
+    let scale = inputs.map_or(0.0, |inputs| inputs.scale);
+    let inputs = inputs.map(|inputs| (inputs.queries.1, inputs.keys.1));
     let rows: Vec<usize> =
         (0..reference.columns).filter(|&row| own.at(0, row).is_finite() && reference.at(0, row).is_finite()).collect();
     let key_norm = inputs.map_or(0.0, |(_, keys)| {

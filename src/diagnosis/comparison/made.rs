@@ -24,14 +24,14 @@ impl HeadPair<'_> {
         findings.extend(self.logits(inputs_same));
         let (weights_same, of_weights) = self.weights(inputs_same);
         findings.extend(of_weights);
-        findings.extend(self.log_sums(inputs_same && weights_same != Some(false)));
+        findings.extend(self.log_sums(inputs_same, weights_same));
         findings.extend(self.output(inputs_same, values_same, weights_same));
         findings
     }
 
     pub(super) fn cannot_tell(&self, role: Role, difference: &Difference) -> Finding {
         let words = format!(
-            "{role}: differs by up to {}, as the arrays before it explain; whether more is wrong does not show",
+            "{role}: largest difference {}, as the arrays before it explain; whether more is wrong does not show",
             significant(difference.largest, 3)
         );
         self.finding(Check::Agreement(role), Verdict::CannotTell, "explained", words).with_numbers(

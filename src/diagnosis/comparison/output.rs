@@ -10,10 +10,8 @@ use crate::diagnosis::matrix::Storage;
 
 impl HeadPair<'_> {
     /// How log-sum-exps differ.
-    pub(super) fn log_sums(&self, inputs_same: bool) -> Option<Finding> {
+    pub(super) fn log_sums(&self, inputs_same: bool, weights_same: Option<bool>) -> Option<Finding> {
         let (own, reference) = self.pair(Role::LogSumExp)?;
-        let inputs = self.pair(Role::Queries).zip(self.pair(Role::Keys)).map(|(queries, keys)| (queries.1, keys.1));
-        let scale = self.scales.0.abs().max(self.scales.1.abs());
         let check = Check::Agreement(Role::LogSumExp);
         let fail = |key: &str, words: String, numbers: (f64, f64, &'static str), cause: &str| {
             self.finding(check, Verdict::Fail, key, words)
@@ -21,7 +19,7 @@ impl HeadPair<'_> {
                 .with_cause(cause, "merge two shards of keys and compare with the whole")
         };
         let cancels = "a constant cancels inside softmax and not in a merge of shards";
-        Some(match offset(own, reference, inputs, scale) {
+        Some(match offset(own, reference, self.inputs()) {
             Offset::None(ratio) => {
                 let words = format!("lse: within rounding, {} of its bound", significant(ratio, 2));
                 let verdict = if self.is_broken(Role::LogSumExp) { Verdict::CannotTell } else { Verdict::Pass };
@@ -55,7 +53,7 @@ impl HeadPair<'_> {
                 format!(
                     "lse: file − reference = {} · q·mean(K) (scale {}): K was centred on one path",
                     significant(factor, 5),
-                    significant(scale, 5)
+                    significant(self.scales.1, 5)
                 ),
                 (factor, 0.0, "factor"),
                 "mean-centred keys leave the softmax as it is and the log-sum-exp not",
@@ -68,12 +66,27 @@ impl HeadPair<'_> {
             ),
             Offset::Other => {
                 let difference = Difference::plain(own, reference);
-                if !inputs_same {
+                let explained =
+                    if inputs_same { weights_same == Some(false) } else { self.inputs_explain(own, reference) };
+                if explained || self.scales_differ {
                     return Some(self.cannot_tell(Role::LogSumExp, &difference));
                 }
                 self.differs(Role::LogSumExp, &difference, "differs", "")
                     .with_cause("another scale or mask on one path, or rows in another order", "compare the weights")
             }
+        })
+    }
+
+    /// Whether each log-sum-exp moved by no more than the logit of its row that moved most: ln Σ exp is that smooth.
+    fn inputs_explain(&self, own: &Grid, reference: &Grid) -> bool {
+        let Some(inputs) = self.inputs() else { return true };
+        let keys = inputs.keys.1.rows;
+        let (mut rounding, mut inherited) = (vec![0.0; keys], vec![0.0; keys]);
+        (0..reference.columns).all(|row| {
+            inputs.errors(row, &mut rounding, &mut inherited);
+            let most = rounding.iter().zip(&inherited).map(|(a, b)| a + b).fold(0.0f64, f64::max);
+            let moved = (own.at(0, row) - reference.at(0, row)).abs();
+            moved <= most + 32.0 * coarser(own, reference).unit_roundoff() * (1.0 + reference.at(0, row).abs())
         })
     }
 
