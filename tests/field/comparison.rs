@@ -294,6 +294,40 @@ fn no_06_log_sum_exps_in_other_units_or_with_offsets() {
     assert_eq!((noise.place, noise.cell), (Place::Heads(vec![(0, 1)]), Some((0, Some(2)))));
 }
 
+#[test]
+fn logits_of_another_scale_with_a_bias_or_with_a_number_per_row() {
+    let case = right(17, Shape::of(1, 2, 13, 13, 16), Storage::F32);
+    let with = |change: &dyn Fn(usize, usize, f64) -> f64| {
+        let cells = (0..2).flat_map(|head| (0..169).map(move |at| (head, at / 13, at % 13)));
+        let logits = cells.map(|(head, i, j)| change(i, j, 0.25 * case.raw(0, head, head, i, j))).collect();
+        case.file().with(Role::Logits, [1, 2, 13, 13], Storage::F32, logits)
+    };
+    let plain = || with(&|_, _, logit| logit);
+    let check = Check::Agreement(Role::Logits);
+    all_pass(&against(plain(), plain()));
+    let half = only(&against(with(&|_, _, logit| logit / 2.0), plain()), Verdict::Fail, Check::Scale);
+    close(half.measured, 0.5, 1e-6);
+    let found = against(with(&|i, _, logit| logit + i as f64), plain());
+    all_pass(&found);
+    assert!(of(&found, check).explanation.contains("a number per row apart (up to 12.0)"), "{}", shown(&found));
+    let biased = only(&against(with(&|i, j, logit| logit - 0.5 * i.abs_diff(j) as f64), plain()), Verdict::Fail, check);
+    assert_eq!((biased.cell, biased.place), (Some((0, Some(1))), all_heads(case.shape)));
+    // Hidden in both is the same, hidden in one is not.
+    let hidden = || with(&|i, j, logit| if j > i { f64::NEG_INFINITY } else { logit });
+    all_pass(&against(hidden(), hidden()));
+    let finding = only(&against(hidden(), plain()), Verdict::Fail, Check::Finite);
+    assert!(
+        finding.explanation.contains("78 infinities in the file, 0 and 0 in the reference"),
+        "{}",
+        finding.explanation
+    );
+    // KQᵀ for QKᵀ.
+    let cells = (0..2).flat_map(|head| (0..169).map(move |at| (head, at % 13, at / 13)));
+    let turned = cells.map(|(head, i, j)| 0.25 * case.raw(0, head, head, i, j)).collect();
+    let turned = case.file().with(Role::Logits, [1, 2, 13, 13], Storage::F32, turned);
+    assert!(only(&against(turned, plain()), Verdict::Fail, check).explanation.contains("rows are the columns"));
+}
+
 fn dropped(case: &Case, seed: u64, p: f64) -> Case {
     let mut draws = Draws(seed);
     let mut dropped = case.clone();

@@ -167,7 +167,9 @@ fn alibi_bias_and_sink_are_recovered_with_their_number() {
         case.file().with(Role::Bias, [1, 1, 13, 13], Storage::F32, bias.clone()).audit()
     };
     sound(&biased(1.0));
-    for (coefficient, words) in [(0.0, "ignored"), (0.25, "before the scale"), (-1.0, "subtracted")] {
+    for (coefficient, words) in
+        [(0.0, "ignored"), (0.25, "before the scale"), (-1.0, "subtracted"), (2.0, "twice"), (3.0, "multiplied")]
+    {
         let finding = only(&biased(coefficient), Verdict::Fail, Check::Bias);
         assert!(finding.cause.contains(words), "{}", finding.cause);
         assert!((finding.measured.expect("a coefficient") - coefficient).abs() < 1e-4);

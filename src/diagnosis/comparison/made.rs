@@ -70,8 +70,9 @@ impl HeadPair<'_> {
         }
         // A number per row is nothing to softmax.
         let row_offset = |row: usize| {
-            let apart: Vec<f64> = own.row(row).iter().zip(reference.row(row)).map(|(a, b)| a - b).collect();
-            apart.iter().filter(|number| number.is_finite()).sum::<f64>() / apart.len() as f64
+            let apart = own.row(row).iter().zip(reference.row(row)).map(|(a, b)| a - b);
+            let finite: Vec<f64> = apart.filter(|number| number.is_finite()).collect();
+            finite.iter().sum::<f64>() / finite.len().max(1) as f64
         };
         let moved = reference.with(|row, key| reference.at(row, key) + row_offset(row));
         let rest = Difference::plain(own, &moved);
