@@ -300,3 +300,26 @@ fn masks_that_nobody_declared_are_named_with_their_option() {
     let window = masked(Shape::of(1, 2, 13, 13, 16), |i, j| j <= i && j + 4 > i);
     assert!(only(&window.file().audit(), Verdict::Warn, Check::Window).cause.contains("--window 4"));
 }
+
+#[test]
+fn a_padding_mask_beside_a_declared_rule_is_no_contradiction() {
+    // Both hide; the file's mask shows future keys, which the rule hides, and hides past ones, which the rule shows.
+    let shape = Shape::of(1, 2, 13, 13, 16);
+    let padding = additive(13, 13, |_, j| (2..13).contains(&j));
+    let both = masked(shape, |i, j| j <= i && j >= 2);
+    sound(&causal(both.file()).with(Role::Mask, [1, 1, 13, 13], Storage::F32, padding).audit());
+}
+
+#[test]
+fn a_mask_of_few_tokens_looks_like_a_rule_by_chance() {
+    for (n, warned) in [(3, false), (5, true)] {
+        let turned = |i: usize, j: usize| j >= i;
+        let case = masked(Shape::of(1, 2, n, n, 16), turned);
+        let audit = case.file().with(Role::Mask, [1, 1, n, n], Storage::F32, additive(n, n, turned)).audit();
+        if warned {
+            assert!(only(&audit, Verdict::Warn, Check::Causal).explanation.contains("mask in the file"));
+        } else {
+            sound(&audit);
+        }
+    }
+}

@@ -10,7 +10,7 @@ pub const EXPLANATION: &str = "\
 Are rows nearly one-hot?
 Formula: entropy of a row over ln(visible keys; keys that have weight although the contract hides them count too), and the largest weight, averaged over rows with at least two visible keys; beside them the values of i.i.d. \
 normal Q and K of the same width, scale and numbers of visible keys, from theory (random energy model, exact integrals at up to 24 numbers of keys; \
-the largest weight, a double integral, at 6 of them and between them ln w against ln m: within 1 %).
+the largest weight, a double integral, at 6 of them and between them a parabola of ln w in ln m, within 0.1 %; where more than 24 rows differ, 24 stand for all: within 2 % for causal rows).
 Verdict: WARN if 90 % of the rows with at least 8 visible keys have a weight above 0.99; else PASS. Trained heads may do that on purpose.
 Blind spots: rows with one key are one-hot by construction and left out.";
 
@@ -51,7 +51,7 @@ impl Control {
 }
 
 /// Numbers of keys at which the largest weight, a double integral of some milliseconds, is computed; between them its logarithm is a
-/// parabola in ln m through the nearest three. The tests measure what that costs.
+/// parabola in ln m through the nearest three, which errs by 2e-5 to 2e-4 (tests).
 const KNOTS: usize = 6;
 
 /// (ln m, ln of the expected largest weight) at some of `keys`, evenly in ln m, first and last included.
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_weight_of_the_control_is_within_a_percent_of_the_exact_theory() {
+    fn the_largest_weight_of_the_control_is_that_of_the_exact_theory_to_three_digits() {
         // Few rows, all of them in the sum: what is left is the interpolation. Causal rows of 1 to 25 keys, a window, and lengths far apart.
         let causal: Vec<usize> = (1..=25).collect();
         let spread: Vec<usize> = (0..24).map(|index| (2.0 * 1.31f64.powi(index)).round() as usize).collect();
@@ -105,8 +105,8 @@ mod tests {
             [(&causal, 64, 0.125), (&causal, 16, 1.0), (&spread, 64, 0.125), (&spread, 128, 0.5)]
         {
             let error = error(counts, width, scale);
-            eprintln!("MEASURED {width} {scale} {error:e}");
-            assert!(error < 0.01, "{error} for width {width}, scale {scale}");
+            // Measured: 2e-5, 2e-5 and 2e-4.
+            assert!(error < 1e-3, "{error} for width {width}, scale {scale}");
         }
         // One number of keys is exact.
         assert!(error(&[37; 5], 64, 0.125) < 1e-12);
@@ -117,7 +117,7 @@ mod tests {
         // Causal, n = 101: the middle of 24 equal parts of the rows.
         let causal: Vec<usize> = (1..=101).collect();
         let error = error(&causal, 64, 0.125);
-        eprintln!("MEASURED rows {error:e}");
+        // Measured: 0.016, since short rows weigh in with a large weight.
         assert!(error < 0.02, "{error}");
     }
 }
