@@ -15,17 +15,27 @@ use clap::Args;
     attn audit dump.npz --causal --scale 1           what the implementation promises\n  \
     attn audit dump.safetensors --group 'layer3*'    some layers of many\n  \
     attn audit q.npy k.npy p.npy                     one array a file\n  \
+    attn audit step1.npz step2.npz step3.npz         a series: each dump, and whether Q and K grow\n  \
+    attn audit fused.npz --against eager.npz         what differs between two dumps, and what turns one into the other\n  \
     attn audit --explain scale                       what a check does, and where it is blind\n\n\
     Exit codes: 0 no FAIL · 1 a FAIL · 2 wrong usage or unreadable file"
 )]
 pub struct AuditArguments {
-    /// One or more files; arrays are found by name
+    /// One or more files; arrays are found by name. Several files with Q and K each are a series of dumps
     #[arg(value_name = "FILE", required_unless_present = "explain")]
     pub files: Vec<String>,
 
     /// Print what a check does, its formula and its blind spots
     #[arg(long, value_name = "CHECK", exclusive = true)]
     pub explain: Option<String>,
+
+    /// Compare with another dump of the same attention instead: arrays are paired by role and group; may be given once per file
+    #[arg(long, value_name = "REFERENCE", help_heading = "Comparison")]
+    pub against: Vec<String>,
+
+    /// Factor on QKᵀ in the reference, if it was declared to differ from --scale
+    #[arg(long, value_name = "EXPR", requires = "against", help_heading = "Comparison", allow_hyphen_values = true)]
+    pub against_scale: Option<String>,
 
     /// Only groups (layers) whose name fits, with * and ?
     #[arg(long, value_name = "GLOB", help_heading = "Arrays")]
@@ -87,9 +97,13 @@ pub struct AuditArguments {
     #[arg(long, value_name = "NAME", help_heading = "Arrays")]
     pub pe: Option<String>,
 
-    /// Axes of Q, K, V and O: bhnd, bnhd, hnd, nd [default: by the number of axes]
+    /// Axes of Q, K, V and O: bhnd, bnhd, hnd, nd; bijh: bnhd, with weights and logits (batch, query, key, head) [default: by the number of axes]
     #[arg(long, value_name = "AXES", help_heading = "Arrays")]
     pub layout: Option<String>,
+
+    /// What 2-byte voids of .npy and .npz are: f16 or bf16 [default: bf16, which NumPy has no name for]
+    #[arg(long, value_name = "TYPE", help_heading = "Arrays")]
+    pub void_as: Option<String>,
 
     /// Factor on QKᵀ: a number, or an expression of dk, dmodel, heads, n, m, layer [default: 1/sqrt(dk), deviations may be meant]
     #[arg(long, value_name = "EXPR", help_heading = "Contract", allow_hyphen_values = true)]
@@ -155,7 +169,7 @@ pub struct AuditArguments {
     #[arg(long, value_name = "F", help_heading = "Output", allow_hyphen_values = true)]
     pub format: Option<String>,
 
-    /// No progress bar; findings and errors only
+    /// No progress bar, no notices of the readers; findings and errors only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 }

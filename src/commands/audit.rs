@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::audit_arrays::{Group, groups};
+use super::audit_against;
+use super::audit_arrays::{Group, Needed, groups};
 use super::audit_contract::{contract, mask_kind};
 use super::{ExitStatus, config};
 use crate::cli::audit::AuditArguments;
@@ -16,6 +17,7 @@ use crate::diagnosis::checks::{explanation, sinusoidal_findings};
 use crate::diagnosis::contract::Contract;
 use crate::diagnosis::finding::{Check, Finding, Place, Verdict, joined};
 use crate::diagnosis::given_mask::MaskKind;
+use crate::diagnosis::growth::{Snapshot, growth_findings};
 use crate::diagnosis::summary::HeadSummary;
 use crate::experiment::progress::Progress;
 use crate::report::findings::{FindingRow, HeadRow, Layout, write};
@@ -43,13 +45,18 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
     let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
     let format = Format::choose(format.transpose()?, path.as_deref(), std::io::stdout().is_terminal())?;
     let mut file = path.as_deref().map(AtomicFile::create).transpose().context("--output")?;
-    let (findings, heads) = rows(typed, &contract, kind)?;
+    let Rows { findings, heads, remarks } = if typed.against.is_empty() {
+        rows(typed, &contract, kind)?
+    } else {
+        let (findings, remarks) = audit_against::rows(typed, &contract)?;
+        Rows { findings, remarks, ..Rows::default() }
+    };
     let run = Run {
         command: "audit".to_string(),
         invocation: invocation.to_string(),
         version: env!("CARGO_PKG_VERSION").to_string(),
         seed: None,
-        remarks: Vec::new(),
+        remarks,
     };
     let render = |output: &mut dyn Write, layout: Layout| write(format, &run, &findings, &heads, layout, output);
     match &mut file {
@@ -66,8 +73,14 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
 
 /// Prints what a check does.
 fn explain(name: &str) -> Result<ExitStatus> {
-    let check = Check::ALL.into_iter().find(|check| check.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = Check::ALL.iter().map(|check| check.name()).collect();
+    // One explanation holds for the agreement of every array.
+    let shown = |check: Check| match check {
+        Check::Agreement(_) => "agreement",
+        check => check.name(),
+    };
+    let wanted = if name.starts_with("agreement_") { "agreement" } else { name };
+    let check = Check::ALL.into_iter().find(|check| shown(*check) == wanted).ok_or_else(|| {
+        let names: Vec<&str> = Check::ALL.iter().map(|check| shown(*check)).collect();
         anyhow!("--explain {name}: must be one of {}", names.join(", "))
     })?;
     stdout::print(|output| {
@@ -77,36 +90,72 @@ fn explain(name: &str) -> Result<ExitStatus> {
     Ok(ExitStatus::Upheld)
 }
 
-/// The rows of every group.
-fn rows(
-    typed: &AuditArguments,
-    contract: &Contract,
-    kind: Option<MaskKind>,
-) -> Result<(Vec<FindingRow>, Vec<HeadRow>)> {
-    let groups = groups(typed)?;
-    let (mut findings, mut heads) = (Vec::new(), Vec::new());
-    let progress = Progress::new(groups.len() as f64, typed.quiet);
-    for group in groups {
-        let name = group.name.clone();
-        let of_group = |error: String| if name.is_empty() { anyhow!(error) } else { anyhow!("{name}: {error}") };
-        let audited = audited(group, contract, kind, &progress).map_err(of_group)?;
-        let shared = FindingRow {
-            file: typed.files.join(" "),
-            group: name.clone(),
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            ..FindingRow::default()
-        };
-        let shape = audited.as_ref().map_or((1, 1), |audit| (audit.0.batches, audit.0.sizes.heads));
-        match audited {
-            Ok((audit, ..)) => {
-                findings.extend(audit.findings.iter().map(|finding| row(&shared, finding, shape)));
-                heads.extend(audit.heads.iter().map(|summary| head_row(&name, summary)));
+/// Rows for people and machines, and what the arrays are.
+#[derive(Default)]
+struct Rows {
+    findings: Vec<FindingRow>,
+    heads: Vec<HeadRow>,
+    remarks: Vec<String>,
+}
+
+/// The rows of every group; of several dumps also what the series shows.
+fn rows(typed: &AuditArguments, contract: &Contract, kind: Option<MaskKind>) -> Result<Rows> {
+    let dumps = dumps(typed)?;
+    let mut rows = Rows::default();
+    let all = dumps.iter().flat_map(|(_, groups)| groups);
+    all.clone().for_each(|group| group.give_notice(typed.quiet));
+    let progress = Progress::new(all.count() as f64, typed.quiet);
+    let mut series: BTreeMap<String, Vec<Snapshot>> = BTreeMap::new();
+    let is_series = dumps.len() > 1;
+    for (file, groups) in dumps {
+        for group in groups {
+            let name = group.name.clone();
+            rows.remarks.push(group.remark(if is_series { &file } else { "Arrays" }));
+            let of_group = |error: String| if name.is_empty() { anyhow!(error) } else { anyhow!("{name}: {error}") };
+            let value_size = if is_series { group.value_size().map_err(of_group)? } else { None };
+            let audited = audited(group, contract, kind, &progress).map_err(of_group)?;
+            let shared = shared(&file, &name);
+            let shape = audited.as_ref().map_or((1, 1), |audit| (audit.0.batches, audit.0.sizes.heads));
+            match audited {
+                Ok((audit, ..)) => {
+                    rows.findings.extend(audit.findings.iter().map(|finding| row(&shared, finding, shape)));
+                    rows.heads.extend(audit.heads.iter().map(|summary| head_row(&file, &name, summary)));
+                    series.entry(name).or_default().push(Snapshot { heads: audit.heads, value_size });
+                }
+                Err(alone) => rows.findings.extend(alone.iter().map(|finding| row(&shared, finding, shape))),
             }
-            Err(alone) => findings.extend(alone.iter().map(|finding| row(&shared, finding, shape))),
         }
     }
     progress.finish();
-    Ok((findings, heads))
+    for (name, snapshots) in series {
+        let last = |pick: fn(&HeadSummary) -> usize| snapshots[0].heads.iter().map(pick).max().unwrap_or(0) + 1;
+        let shape = (last(|summary| summary.batch), last(|summary| summary.head));
+        let shared = shared(&typed.files.join(" "), &name);
+        rows.findings.extend(growth_findings(&snapshots).iter().map(|finding| row(&shared, finding, shape)));
+    }
+    Ok(rows)
+}
+
+fn shared(file: &str, group: &str) -> FindingRow {
+    FindingRow {
+        file: file.to_string(),
+        group: group.to_string(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        ..FindingRow::default()
+    }
+}
+
+/// The groups of each file if every one of several is a dump with Q and K of its own, else those of all files together.
+fn dumps(typed: &AuditArguments) -> Result<Vec<(String, Vec<Group>)>> {
+    let of = |paths: &[String]| groups(typed, paths, Needed::QueriesAndKeys);
+    if typed.files.len() > 1 {
+        let each = typed.files.iter().map(|file| Ok((file.clone(), of(std::slice::from_ref(file))?)));
+        // A file without Q and K holds one array of several.
+        if let Ok(each) = each.collect::<Result<Vec<_>>>() {
+            return Ok(each);
+        }
+    }
+    Ok(vec![(typed.files.join(" "), of(&typed.files)?)])
 }
 
 /// The audit of a group, or, where it is a position table alone, its findings.
@@ -128,7 +177,7 @@ fn audited(
     Ok(Ok((audit,)))
 }
 
-fn row(shared: &FindingRow, finding: &Finding, (batches, heads): (usize, usize)) -> FindingRow {
+pub(super) fn row(shared: &FindingRow, finding: &Finding, (batches, heads): (usize, usize)) -> FindingRow {
     let numbers = |pick: fn(&(usize, usize)) -> usize| match &finding.place {
         Place::Everywhere => String::new(),
         Place::Heads(places) => {
@@ -162,8 +211,9 @@ fn row(shared: &FindingRow, finding: &Finding, (batches, heads): (usize, usize))
     }
 }
 
-fn head_row(group: &str, summary: &HeadSummary) -> HeadRow {
+fn head_row(file: &str, group: &str, summary: &HeadSummary) -> HeadRow {
     HeadRow {
+        file: file.to_string(),
         group: group.to_string(),
         batch: summary.batch,
         head: summary.head,

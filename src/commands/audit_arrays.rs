@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 
+use super::audit_names::{fits, named, role_of};
 use crate::cli::audit::AuditArguments;
 use crate::diagnosis::arrays::{Array, Read, Role};
 use crate::diagnosis::matrix::{Matrix, Numbers, Storage};
-use crate::tensors::{DType, Tensor, TensorFile, Values};
+use crate::tensors::{DType, Order, Tensor, TensorFile, Values, VoidType};
 
 /// Axes of Q, K, V and O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Layout {
     HeadsFirst,
     /// (batch, token, head, channel).
     TokensFirst,
+    /// As `TokensFirst`, and weights and logits (batch, query, key, head), as einsum "bihd,bjhd->bijh" leaves them.
+    HeadsLast,
 }
 
 /// One attention in the files.
@@ -25,94 +28,62 @@ pub struct Group {
     pub name: String,
     /// Its arrays.
     pub arrays: BTreeMap<Role, Array>,
+    /// Each array's role, name, type and shape in the file.
+    pub described: Vec<String>,
+    /// What readers of the arrays should know, one line each.
+    pub notices: Vec<String>,
 }
 
-/// Spellings of each role.
-const SPELLINGS: [(Role, &[&str]); 13] = [
-    (Role::Queries, &["q", "query", "queries"]),
-    (Role::Keys, &["k", "key", "keys"]),
-    (Role::Values, &["v", "value", "values"]),
-    (Role::Weights, &["p", "weights", "attn", "attention", "probs"]),
-    (Role::Output, &["o", "out", "output", "context"]),
-    (Role::Logits, &["s", "scores", "logits"]),
-    (Role::Mask, &["mask", "attn_mask", "attention_mask"]),
-    (Role::Padding, &["padding", "key_padding_mask"]),
-    (Role::Bias, &["bias"]),
-    (Role::LogSumExp, &["lse"]),
-    (Role::QueriesBeforeRotation, &["q_pre"]),
-    (Role::KeysBeforeRotation, &["k_pre"]),
-    (Role::PositionTable, &["pe", "position_encoding"]),
-];
-
-/// Names that the user gave.
-fn named(typed: &AuditArguments) -> Vec<(Role, &'static str, &str)> {
-    let options = [
-        (Role::Queries, "--q", &typed.q),
-        (Role::Keys, "--k", &typed.k),
-        (Role::Values, "--v", &typed.v),
-        (Role::Weights, "--weights", &typed.weights),
-        (Role::Output, "--output-name", &typed.output_name),
-        (Role::Logits, "--logits", &typed.logits),
-        (Role::Mask, "--mask", &typed.mask),
-        (Role::Padding, "--padding", &typed.padding),
-        (Role::Bias, "--bias", &typed.bias),
-        (Role::LogSumExp, "--lse", &typed.lse),
-        (Role::QueriesBeforeRotation, "--q-pre", &typed.q_pre),
-        (Role::KeysBeforeRotation, "--k-pre", &typed.k_pre),
-        (Role::PositionTable, "--pe", &typed.pe),
-    ];
-    options.into_iter().filter_map(|(role, option, name)| Some((role, option, name.as_deref()?))).collect()
-}
-
-/// The role and the prefix that a name shows: the longest spelling at its end, alone or behind `.`, `/`, `_` or `:`.
-fn role_of(name: &str) -> Option<(Role, String)> {
-    let lower = name.to_ascii_lowercase();
-    let mut best: Option<(usize, Role, String)> = None;
-    for (role, spellings) in SPELLINGS {
-        for spelling in spellings {
-            let Some(before) = lower.strip_suffix(spelling) else { continue };
-            let separated = before.is_empty() || before.ends_with(['.', '/', '_', ':']);
-            if separated && best.as_ref().is_none_or(|(length, ..)| spelling.len() > *length) {
-                let prefix = name[..before.len()].trim_end_matches(['.', '/', '_', ':']).to_string();
-                best = Some((spelling.len(), role, prefix));
-            }
+impl Group {
+    /// Tells what the readers noticed on stderr, unless `quiet`.
+    pub fn give_notice(&self, quiet: bool) {
+        for notice in self.notices.iter().filter(|_| !quiet) {
+            super::simulate::warn(notice);
         }
     }
-    best.map(|(_, role, prefix)| (role, prefix))
-}
 
-/// `text` against `*` and `?`.
-fn fits(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut at, mut from, mut star, mut mark) = (0, 0, None, 0);
-    while from < text.len() {
-        if at < pattern.len() && (pattern[at] == '?' || (pattern[at] != '*' && pattern[at] == text[from])) {
-            (at, from) = (at + 1, from + 1);
-        } else if at < pattern.len() && pattern[at] == '*' {
-            (star, mark) = (Some(at), from);
-            at += 1;
-        } else if let Some(star) = star {
-            mark += 1;
-            (at, from) = (star + 1, mark);
-        } else {
-            return false;
-        }
+    /// Root mean square of V, if there is one.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn value_size(&self) -> Result<Option<f64>, String> {
+        self.arrays.get(&Role::Values).map(Array::size).transpose()
     }
-    pattern[at..].iter().all(|&character| character == '*')
+
+    /// The arrays, their types and shapes, on one line behind `heading`.
+    pub fn remark(&self, heading: &str) -> String {
+        let of = if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) };
+        format!("{heading}{of}: {}.", self.described.join("; "))
+    }
 }
 
-/// Every attention in the files, by name.
+/// What a group must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// Q and K, or a position table alone.
+    QueriesAndKeys,
+    /// Any array with a role.
+    AnyArray,
+}
+
+/// Every attention in the files at `paths`, by name.
 ///
 /// # Errors
-/// Unreadable files, names that are not there, no group with Q and K, in one line.
-pub fn groups(typed: &AuditArguments) -> Result<Vec<Group>> {
+/// Unreadable files, names that are not there, no group with what is needed, in one line.
+pub fn groups(typed: &AuditArguments, paths: &[String], needed: Needed) -> Result<Vec<Group>> {
     let layout = match typed.layout.as_deref() {
         None | Some("bhnd" | "hnd" | "nd") => Layout::HeadsFirst,
         Some("bnhd") => Layout::TokensFirst,
-        Some(other) => bail!("--layout {other}: must be bhnd, bnhd, hnd or nd"),
+        Some("bijh") => Layout::HeadsLast,
+        Some(other) => bail!("--layout {other}: must be bhnd, bnhd, bijh, hnd or nd"),
+    };
+    let void = match typed.void_as.as_deref() {
+        None | Some("bf16") => VoidType::Bf16,
+        Some("f16") => VoidType::F16,
+        Some(other) => bail!("--void-as {other}: must be f16 or bf16"),
     };
     let files: Vec<Arc<TensorFile>> =
-        typed.files.iter().map(|path| TensorFile::open(path).map(Arc::new)).collect::<Result<_>>()?;
+        paths.iter().map(|path| TensorFile::open_with(path, void).map(Arc::new)).collect::<Result<_>>()?;
     let mut found: BTreeMap<String, BTreeMap<Role, (Arc<TensorFile>, String)>> = BTreeMap::new();
     let given = named(typed);
     for file in &files {
@@ -132,22 +103,43 @@ pub fn groups(typed: &AuditArguments) -> Result<Vec<Group>> {
         found.entry(prefix.unwrap_or_default()).or_default().insert(role, (Arc::clone(file), name.to_string()));
     }
     let whole = |roles: &BTreeMap<Role, (Arc<TensorFile>, String)>| {
-        (roles.contains_key(&Role::Queries) && roles.contains_key(&Role::Keys))
+        needed == Needed::AnyArray
+            || (roles.contains_key(&Role::Queries) && roles.contains_key(&Role::Keys))
             || (roles.len() == 1 && roles.contains_key(&Role::PositionTable))
     };
     let pattern = typed.group.as_deref().unwrap_or("*");
     let mut groups = Vec::new();
     for (name, roles) in found.iter().filter(|(name, roles)| whole(roles) && fits(pattern, name)) {
-        groups.push(Group { name: name.clone(), arrays: arrays(roles, layout)? });
+        let (described, notices) = described(roles, typed.void_as.is_some())?;
+        groups.push(Group { name: name.clone(), arrays: arrays(roles, layout)?, described, notices });
     }
     if groups.is_empty() {
         let any: Vec<&str> = found.iter().filter(|(_, roles)| whole(roles)).map(|(name, _)| name.as_str()).collect();
         if !any.is_empty() {
             bail!("--group {pattern}: no group fits; there are {}", any.join(", "));
         }
-        bail!("no queries and keys among the arrays {}; name them with --q and --k", listed(&files));
+        let what = if needed == Needed::AnyArray { "no array with a known name" } else { "no queries and keys" };
+        bail!("{what} among the arrays {}; name them with --q and --k", listed(&files));
     }
     Ok(groups)
+}
+
+/// What each array is, and what is to be known of it. `void_is_said`: the user chose how two-byte voids are read.
+fn described(
+    roles: &BTreeMap<Role, (Arc<TensorFile>, String)>,
+    void_is_said: bool,
+) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut described, mut notices) = (Vec::new(), Vec::new());
+    for (role, (file, name)) in roles {
+        let info = file.info(name)?;
+        let shape: Vec<String> = info.shape.iter().map(usize::to_string).collect();
+        let is_void = |notice: &&String| notice.contains("void");
+        let order = if info.order == Order::Fortran { " (Fortran order)" } else { "" };
+        described.push(format!("{role} {name} {} ({}){order}", info.dtype, shape.join(", ")));
+        let told = info.notices.iter().filter(|notice| !(void_is_said && is_void(notice)));
+        notices.extend(told.map(|notice| format!("{}: {name}: {notice}", file.path().display())));
+    }
+    Ok((described, notices))
 }
 
 fn listed(files: &[Arc<TensorFile>]) -> String {
@@ -164,8 +156,8 @@ fn arrays(roles: &BTreeMap<Role, (Arc<TensorFile>, String)>, layout: Layout) -> 
     let queries = shape_of(Role::Queries)?.unwrap_or_default();
     let keys = shape_of(Role::Keys)?.unwrap_or_default();
     let heads_and_rows = |shape: &[usize]| match (shape, layout) {
-        ([_, heads, rows, _], Layout::HeadsFirst) | ([_, rows, heads, _], Layout::TokensFirst) => (*heads, *rows),
-        ([heads, rows, _], Layout::HeadsFirst) | ([rows, heads, _], Layout::TokensFirst) => (*heads, *rows),
+        ([_, heads, rows, _], Layout::HeadsFirst) | ([_, rows, heads, _], _) => (*heads, *rows),
+        ([heads, rows, _], Layout::HeadsFirst) | ([rows, heads, _], _) => (*heads, *rows),
         ([rows, _], _) => (1, *rows),
         _ => (1, 1),
     };
@@ -183,6 +175,7 @@ fn arrays(roles: &BTreeMap<Role, (Arc<TensorFile>, String)>, layout: Layout) -> 
             | Role::Output
             | Role::QueriesBeforeRotation
             | Role::KeysBeforeRotation => vectors(place, &shape, layout, role, heads, n, batches),
+            Role::Weights | Role::Logits if layout == Layout::HeadsLast => heads_last(place, &shape),
             Role::Weights | Role::Logits => matrices(place, &shape),
             Role::Mask | Role::Bias => mask(place, &shape, n, m, heads, batches),
             Role::Padding => rows_of(place, &shape, m, batches),
@@ -250,13 +243,13 @@ fn vectors(
             let read: Read = Box::new(move |_, head| Ok(part(&place.block(&[], rows, columns)?, head * width, width)));
             (read, [1, heads, rows, width])
         }
-        [b, rows, own_heads, width] if layout == Layout::TokensFirst => {
+        [b, rows, own_heads, width] if layout != Layout::HeadsFirst => {
             let read: Read = Box::new(move |batch, head| {
                 Ok(part(&place.block(&[batch], rows, own_heads * width)?, head * width, width))
             });
             (read, [b, own_heads, rows, width])
         }
-        [rows, own_heads, width] if layout == Layout::TokensFirst => {
+        [rows, own_heads, width] if layout != Layout::HeadsFirst => {
             let read: Read =
                 Box::new(move |_, head| Ok(part(&place.block(&[], rows, own_heads * width)?, head * width, width)));
             (read, [1, own_heads, rows, width])
@@ -298,6 +291,21 @@ fn matrices(place: Place, shape: &[usize]) -> Result<Array, String> {
     Ok(Array { shape: padded, read })
 }
 
+/// (batch, query, key, head), or (query, key, head).
+fn heads_last(place: Place, shape: &[usize]) -> Result<Array, String> {
+    let (batches, rows, columns, heads, with_batch) = match *shape {
+        [b, rows, columns, heads] => (b, rows, columns, heads, true),
+        [rows, columns, heads] => (1, rows, columns, heads, false),
+        _ => return Err(format!("{} axes; --layout bijh has 3 or 4", shape.len())),
+    };
+    let read: Read = Box::new(move |batch, head| {
+        let leading: &[usize] = if with_batch { &[batch] } else { &[] };
+        let own = part(&place.block(leading, rows * columns, heads)?, head, 1);
+        Ok(Matrix::new(rows, columns, own.storage, own.numbers))
+    });
+    Ok(Array { shape: [batches, heads, rows, columns], read })
+}
+
 /// (batch, head, n or 1, m), or fewer axes: (batch, n, m), (n, m), (batch, m), (m).
 fn mask(place: Place, shape: &[usize], n: usize, m: usize, heads: usize, batches: usize) -> Result<Array, String> {
     match *shape {
@@ -337,38 +345,4 @@ fn log_sums(place: Place, shape: &[usize], n: usize) -> Result<Array, String> {
         _ => place.block(&[], 1, n),
     });
     Ok(Array { shape: padded, read })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_show_their_role_and_their_group() {
-        for (name, role, prefix) in [
-            ("q", Role::Queries, ""),
-            ("layer3.K", Role::Keys, "layer3"),
-            ("single.layer0.p", Role::Weights, "single.layer0"),
-            ("blocks/2/attn_mask", Role::Mask, "blocks/2"),
-            ("layer3_q_pre", Role::QueriesBeforeRotation, "layer3"),
-            ("key_padding_mask", Role::Padding, ""),
-            ("attention", Role::Weights, ""),
-        ] {
-            assert_eq!(role_of(name), Some((role, prefix.to_string())), "{name}");
-        }
-        assert_eq!(role_of("input_ids"), None);
-    }
-
-    #[test]
-    fn globs_fit_what_they_say() {
-        for (pattern, text, fit) in [
-            ("*", "", true),
-            ("layer?", "layer3", true),
-            ("l*3", "layer13", true),
-            ("layer", "layer3", false),
-            ("*x", "abc", false),
-        ] {
-            assert_eq!(fits(pattern, text), fit, "{pattern} {text}");
-        }
-    }
 }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::{config::option, parse};
 use crate::attention::Alignment;
 use crate::cli::audit::AuditArguments;
-use crate::diagnosis::contract::{Contract, Declared, GroupOrder, Rotary, RotaryLayout};
+use crate::diagnosis::contract::{Contract, Declared, GroupOrder, Rotary, RotaryLayout, WeightAxes};
 use crate::diagnosis::given_mask::MaskKind;
 use crate::diagnosis::scale_expression::ScaleExpression;
 
@@ -73,6 +73,11 @@ pub fn contract(typed: &AuditArguments) -> Result<Contract> {
         groups,
         dropout: dropout.transpose()?,
         tolerance: above_zero("--tolerance", &typed.tolerance)?,
+        weight_axes: if typed.layout.as_deref() == Some("bijh") {
+            WeightAxes::HeadsLast
+        } else {
+            WeightAxes::HeadsFirst
+        },
     })
 }
 

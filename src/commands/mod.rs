@@ -1,8 +1,10 @@
 //! One file per subcommand: arguments → checked configuration → experiment → report. No mathematics here.
 
 pub mod audit;
+mod audit_against;
 mod audit_arrays;
 mod audit_contract;
+mod audit_names;
 pub mod check;
 mod check_item;
 pub mod complexity;

@@ -117,7 +117,24 @@ impl Array {
         Self { shape, read: Box::new(read) }
     }
 
-    fn at(&self, batch: usize, head: usize) -> Result<Matrix, String> {
+    /// Root mean square of all entries.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn size(&self) -> Result<f64, String> {
+        let (mut squares, mut count) = (0.0, 0usize);
+        for batch in 0..self.shape[0] {
+            for head in 0..self.shape[1] {
+                let numbers = self.at(batch, head)?.to_f64();
+                squares += numbers.iter().map(|number| number * number).sum::<f64>();
+                count += numbers.len();
+            }
+        }
+        Ok((squares / count.max(1) as f64).sqrt())
+    }
+
+    /// The matrix at (batch, head); an axis of length 1 holds for all.
+    pub(super) fn at(&self, batch: usize, head: usize) -> Result<Matrix, String> {
         let pick = |axis: usize, index: usize| if self.shape[axis] == 1 { 0 } else { index };
         (self.read)(pick(0, batch), pick(1, head))
     }
@@ -149,9 +166,8 @@ impl ArraySource {
         let [batches, heads, n, width] = queries;
         let [key_batches, key_heads, m, key_width] = keys;
         if width != key_width {
-            let transposed =
-                if m == width { format!("; K looks transposed: ({key_width}, {m})") } else { String::new() };
-            return Err(format!("keys are {key_width} wide, queries {width}{transposed}"));
+            let transposed = if m == width { ": K looks transposed".to_string() } else { String::new() };
+            return Err(format!("K is ({m}, {key_width}); Q has d = {width}{transposed}"));
         }
         if queries.contains(&0) || keys.contains(&0) {
             return Err(format!("queries {queries:?} and keys {keys:?}: an axis of length 0 holds nothing to audit"));

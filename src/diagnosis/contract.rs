@@ -56,6 +56,26 @@ pub enum GroupOrder {
     Tile,
 }
 
+/// How the weights lie in the file, for the names of their axes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WeightAxes {
+    /// (batch, head, query, key).
+    #[default]
+    HeadsFirst,
+    /// (batch, query, key, head).
+    HeadsLast,
+}
+
+impl WeightAxes {
+    /// The numbers of the axes of queries, keys and heads, counted from 0 with the batch, where they are not the usual ones: ` (axis 1)`.
+    pub fn words(self) -> [&'static str; 3] {
+        match self {
+            Self::HeadsFirst => ["", "", ""],
+            Self::HeadsLast => [" (axis 1)", " (axis 2)", " (axis 3)"],
+        }
+    }
+}
+
 /// What the implementation promises.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contract {
@@ -83,6 +103,8 @@ pub struct Contract {
     pub dropout: Option<f64>,
     /// Largest accepted error of a weight, and of an output relative to max |V|, instead of the derived bound.
     pub tolerance: Option<f64>,
+    /// How the weights lie in the file.
+    pub weight_axes: WeightAxes,
 }
 
 impl Default for Contract {
@@ -100,6 +122,7 @@ impl Default for Contract {
             groups: Declared::Default(GroupOrder::Repeat),
             dropout: None,
             tolerance: None,
+            weight_axes: WeightAxes::HeadsFirst,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! filled. Visible cells without weight were hidden. (3) What a row's weights sum to against its partition function tells a sink,
 //! dropout, and masks applied after the softmax. (4) The model put together is compared with every weight.
 
+mod cap;
 mod forms;
 mod stages;
 

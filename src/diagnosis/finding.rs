@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::arrays::Role;
+
 /// What is checked. In the order in which findings of the same verdict are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Check {
@@ -45,11 +47,17 @@ pub enum Check {
     Saturation,
     /// How far Q and K are from i.i.d. entries; never a fault.
     Assumptions,
+    /// Logits over a series of dumps.
+    Growth,
+    /// Decode steps stand at the positions of the full pass, in a comparison of two dumps.
+    Cache,
+    /// An array is the reference's, in a comparison of two dumps.
+    Agreement(Role),
 }
 
 impl Check {
-    /// Every check.
-    pub const ALL: [Self; 20] = [
+    /// Every check; [`Check::Agreement`] once, for all roles.
+    pub const ALL: [Self; 23] = [
         Self::Finite,
         Self::Normalisation,
         Self::Scale,
@@ -70,6 +78,9 @@ impl Check {
         Self::Output,
         Self::Saturation,
         Self::Assumptions,
+        Self::Growth,
+        Self::Cache,
+        Self::Agreement(Role::Queries),
     ];
 
     /// Its name in every output.
@@ -95,6 +106,23 @@ impl Check {
             Self::Output => "output",
             Self::Saturation => "saturation",
             Self::Assumptions => "assumptions",
+            Self::Growth => "growth",
+            Self::Cache => "cache",
+            Self::Agreement(role) => match role {
+                Role::Queries => "agreement_q",
+                Role::Keys => "agreement_k",
+                Role::Values => "agreement_v",
+                Role::Weights => "agreement_weights",
+                Role::Output => "agreement_output",
+                Role::Logits => "agreement_logits",
+                Role::Mask => "agreement_mask",
+                Role::Padding => "agreement_padding",
+                Role::Bias => "agreement_bias",
+                Role::LogSumExp => "agreement_lse",
+                Role::QueriesBeforeRotation => "agreement_q_pre",
+                Role::KeysBeforeRotation => "agreement_k_pre",
+                Role::PositionTable => "agreement_pe",
+            },
         }
     }
 }

@@ -38,11 +38,13 @@
 pub mod arrays;
 pub mod audit;
 pub mod checks;
+pub mod comparison;
 pub mod contract;
 pub mod evidence;
 pub mod explain;
 pub mod finding;
 pub mod given_mask;
+pub mod growth;
 pub mod mask_numbers;
 pub mod mask_pattern;
 pub mod matrix;

@@ -92,6 +92,8 @@ struct RowMoments {
 
 struct WeightMoments {
     entropy: f64,
+    /// Keys that are visible by the contract, or have weight all the same: entropy is at most their logarithm.
+    keys: f64,
     largest: f64,
     first: f64,
 }
@@ -112,6 +114,7 @@ fn row_moments(row: &RowView<'_>, model: &Model, logits: &mut [f64], weights: &m
     }
     let whole = (!row.is_broken()).then(|| WeightMoments {
         entropy: weights.iter().filter(|&&weight| weight > 0.0).map(|weight| -weight * weight.ln()).sum(),
+        keys: weights.iter().zip(row.visible).filter(|(weight, visible)| **visible || **weight > 0.0).count() as f64,
         largest: weights.iter().copied().fold(0.0, f64::max),
         first: weights[0],
     });
@@ -148,13 +151,13 @@ pub fn summarise(evidence: &Evidence<'_>, model: &Model, control: Option<Control
         whole += 1.0;
         entropy += weights.entropy;
         first += weights.first;
-        if row.raw.count > 1.0 {
+        if weights.keys > 1.0 {
             several += 1.0;
-            relative += weights.entropy / row.raw.count.ln();
+            relative += weights.entropy / weights.keys.ln();
             largest_sum += weights.largest;
             largest = largest.max(weights.largest);
         }
-        if row.raw.count >= 8.0 {
+        if weights.keys >= 8.0 {
             long += 1.0;
             one_hot += f64::from(u8::from(weights.largest > 0.99));
         }

@@ -67,6 +67,8 @@ pub struct FindingRow {
 /// The moments of one head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeadRow {
+    /// File or files.
+    pub file: String,
     /// Group in the file.
     pub group: String,
     /// Batch entry.
@@ -133,7 +135,7 @@ pub fn write(
     match format {
         Format::Csv => write_csv(findings, output),
         Format::Json => write_json(run, findings, heads, output),
-        Format::Table => output.write_all(table(findings, heads, layout).as_bytes()),
+        Format::Table => output.write_all(table(&run.remarks, findings, heads, layout).as_bytes()),
         Format::Markdown => output.write_all(markdown(findings).as_bytes()),
     }
 }
@@ -175,6 +177,7 @@ fn write_json(run: &Run, findings: &[FindingRow], heads: &[HeadRow], mut output:
     writeln!(output, "{{\n  \"command\": {},", text(&run.command)?)?;
     writeln!(output, "  \"invocation\": {},", text(&run.invocation)?)?;
     writeln!(output, "  \"version\": {},", text(&run.version)?)?;
+    writeln!(output, "  \"remarks\": {},", serde_json::to_string(&run.remarks).map_err(io::Error::from)?)?;
     write_lines(&mut output, "findings", findings)?;
     writeln!(output, ",")?;
     write_lines(&mut output, "heads", heads)?;
@@ -201,19 +204,24 @@ fn coloured(verdict: &str, colour: Colour) -> String {
     format!("\u{1b}[{code}m{verdict}\u{1b}[0m")
 }
 
-/// FAIL and WARN as paragraphs, then what cannot be told, then what passed, then a line per head.
-fn table(findings: &[FindingRow], heads: &[HeadRow], layout: Layout) -> String {
+/// What the arrays are, FAIL and WARN as paragraphs, then what cannot be told, then what passed, then a line per head.
+fn table(remarks: &[String], findings: &[FindingRow], heads: &[HeadRow], layout: Layout) -> String {
     let mut text = String::new();
-    let mut groups: Vec<&str> = Vec::new();
+    for remark in remarks {
+        let _ = writeln!(text, "{}", paragraph(remark, layout.width));
+    }
+    let mut groups: Vec<(&str, &str)> = Vec::new();
     for row in findings {
-        if !groups.contains(&row.group.as_str()) {
-            groups.push(&row.group);
+        if !groups.contains(&(&row.file, &row.group)) {
+            groups.push((&row.file, &row.group));
         }
     }
-    for group in groups {
-        let own: Vec<&FindingRow> = findings.iter().filter(|row| row.group == group).collect();
-        if !group.is_empty() {
-            let _ = writeln!(text, "{group}");
+    let several_files = groups.iter().any(|group| group.0 != groups[0].0);
+    for (file, group) in groups {
+        let own: Vec<&FindingRow> = findings.iter().filter(|row| (&*row.file, &*row.group) == (file, group)).collect();
+        let heading = [if several_files { file } else { "" }, group].join(" ");
+        if !heading.trim().is_empty() {
+            let _ = writeln!(text, "{}", heading.trim());
         }
         for row in own.iter().filter(|row| matches!(row.verdict.as_str(), "FAIL" | "WARN")) {
             push_finding(&mut text, row, layout);
@@ -230,7 +238,7 @@ fn table(findings: &[FindingRow], heads: &[HeadRow], layout: Layout) -> String {
             let line = format!("{} ({}): {}{}", row.check, row.place, row.explanation, joined_symptoms(&row.symptoms));
             push_indented(&mut text, &coloured(&row.verdict, layout.colour), &line, layout.width);
         }
-        let own_heads: Vec<&HeadRow> = heads.iter().filter(|row| row.group == group).collect();
+        let own_heads: Vec<&HeadRow> = heads.iter().filter(|row| (&*row.file, &*row.group) == (file, group)).collect();
         push_heads(&mut text, &own_heads);
         text.push('\n');
     }
@@ -243,6 +251,9 @@ fn table(findings: &[FindingRow], heads: &[HeadRow], layout: Layout) -> String {
         count("CANNOT TELL"),
         count("PASS")
     );
+    if heads.is_empty() {
+        return text;
+    }
     let closing = "In the table: Q, K mean and variance of the entries; raw QKᵀ and scaled logits over visible cells; `dep` is Var raw over \
                    d·E[q²]·E[k²], 1 for independent entries; H is entropy over ln(visible keys) and max the mean largest weight, each beside the value of i.i.d. \
                    normal entries at the same sizes; `first` the mean weight on the first key. Trained heads leave the i.i.d. world; that is no fault.";

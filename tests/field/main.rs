@@ -1,18 +1,19 @@
 //! Real faults of public projects (field reports), each built as tensors and diagnosed: verdict, place, number and cause.
 //!
-//! # Entries that tensors of one attention cannot show
+//! Entries that need two dumps are in [`comparison`], those of a series in [`training`].
+//!
+//! # Entries that tensors cannot show
 //!
 //! | entry | why |
 //! |---|---|
-//! | SC-10, second half ("the scale argument is ignored") | needs two runs with different declared scales; the first half is here |
-//! | NO-06, merging of shards | needs two shards; the log-sum-exp in the wrong unit is here |
-//! | NO-07, two dumps that differ | needs two dumps; active dropout is here |
-//! | MA-09 and MA-13, padded against unpadded run, prefill against decode | needs two dumps; what one shows is here |
-//! | PO-02 | a permutation that only K has, inside a head, is another K: Q, K and weights agree with each other |
-//! | CA-02, comparison of a decode step with the whole pass | needs two dumps; the wrong offset of a step is here, from Q before and after its rotation |
+//! | NO-06, merging of shards | needs the partial results of two shards; the log-sum-exp in the wrong unit is here |
+//! | PO-02, from one dump | a permutation that only K has, inside a head, is another K: only a reference shows it |
 //! | HE-02, input viewed as (batch·heads, n, d) | Q, K and V are then scrambled alike before the dump |
-//! | TR-*, ST-*, UX-* | training runs, statistics of tests, and tools; UX-05 to UX-07 belong to the readers, UX-07's P and O are here |
+//! | CA-02, rows of a padded batch that share one counter | shows as a rotation of one batch entry beside a run alone; no test of its own |
+//! | TR-03, TR-04 | weights before training, and a sweep over widths: `attn variance`, `attn multi-head` |
+//! | ST-*, UX-01, UX-04, UX-08 | statistics of tests, and tools; UX-05 and UX-06 are in tests/integration/audit.rs, UX-03 and UX-07 here |
 
+mod comparison;
 mod definition;
 mod detection;
 mod heads;
@@ -23,3 +24,4 @@ mod precision;
 mod real;
 mod scale;
 mod sound;
+mod training;

@@ -143,7 +143,13 @@ fn ma_09_no_causal_mask_on_one_path() {
     let leaks = |b: usize, h: usize| (b, h) == (1, 0) || b == 0;
     let case = Case::draw(34, shape, Storage::F32)
         .attend(&|b, h, i, j, raw| if j <= i || leaks(b, h) { 0.25 * raw } else { HIDDEN });
-    let finding = only(&causal(case.file()).audit(), Verdict::Fail, Check::Causal);
+    let audit = causal(case.file()).audit();
+    // Entropy is that of the keys with weight, all 13 where the contract is broken: by hand, and never above their logarithm.
+    let entropy = |row: &[f64]| row.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum::<f64>();
+    let leaking = case.p[..13 * 13].chunks(13).map(|row| entropy(row) / 13f64.ln()).sum::<f64>() / 13.0;
+    close(audit.heads[0].relative_entropy, leaking, 1e-9);
+    assert!(audit.heads.iter().all(|head| head.relative_entropy.is_some_and(|share| share <= 1.0)));
+    let finding = only(&audit, Verdict::Fail, Check::Causal);
     assert!(finding.explanation.contains("no causal mask at all"), "{}", finding.explanation);
     assert_eq!(finding.place, Place::Heads(vec![(0, 0), (0, 1), (0, 2), (1, 0)]));
     assert_eq!(finding.cell, Some((0, Some(1))));
@@ -293,4 +299,27 @@ fn masks_that_nobody_declared_are_named_with_their_option() {
     assert!(only(&causal.file().audit(), Verdict::Warn, Check::Causal).cause.contains("--causal"));
     let window = masked(Shape::of(1, 2, 13, 13, 16), |i, j| j <= i && j + 4 > i);
     assert!(only(&window.file().audit(), Verdict::Warn, Check::Window).cause.contains("--window 4"));
+}
+
+#[test]
+fn a_padding_mask_beside_a_declared_rule_is_no_contradiction() {
+    // Both hide; the file's mask shows future keys, which the rule hides, and hides past ones, which the rule shows.
+    let shape = Shape::of(1, 2, 13, 13, 16);
+    let padding = additive(13, 13, |_, j| (2..13).contains(&j));
+    let both = masked(shape, |i, j| j <= i && j >= 2);
+    sound(&causal(both.file()).with(Role::Mask, [1, 1, 13, 13], Storage::F32, padding).audit());
+}
+
+#[test]
+fn a_mask_of_few_tokens_looks_like_a_rule_by_chance() {
+    for (n, warned) in [(3, false), (5, true)] {
+        let turned = |i: usize, j: usize| j >= i;
+        let case = masked(Shape::of(1, 2, n, n, 16), turned);
+        let audit = case.file().with(Role::Mask, [1, 1, n, n], Storage::F32, additive(n, n, turned)).audit();
+        if warned {
+            assert!(only(&audit, Verdict::Warn, Check::Causal).explanation.contains("mask in the file"));
+        } else {
+            sound(&audit);
+        }
+    }
 }

@@ -85,6 +85,16 @@ fn no_06_log_sum_exp_in_another_unit() {
         .collect();
     let finding = only(&with(centred), Verdict::Fail, Check::Lse);
     assert!(finding.explanation.contains("K was centred"), "{}", finding.explanation);
+    // The row's maximum not added back; and one row off, which is none of these.
+    let largest =
+        |row: usize| (0..13).map(|j| 0.25 * case.raw(0, row / 11, row / 11, row % 11, j)).fold(f64::MIN, f64::max);
+    let bare = lse.iter().enumerate().map(|(row, value)| value - largest(row)).collect();
+    let finding = only(&with(bare), Verdict::Fail, Check::Lse);
+    assert!(finding.explanation.contains("maximum was not added back"), "{}", finding.explanation);
+    let mut other = lse;
+    other[5] += 0.5;
+    let finding = only(&with(other), Verdict::Fail, Check::Lse);
+    assert!(finding.explanation.contains("by up to 0.5"), "{}", finding.explanation);
 }
 
 #[test]
@@ -100,6 +110,11 @@ fn no_07_dropout_in_evaluation() {
     let trained = case.file().contract(|contract| contract.dropout = Some(0.1)).audit();
     sound(&trained);
     assert!(trained.of(Check::Dropout).any(|f| f.verdict == Verdict::Pass), "{}", shown(&trained));
+    // Declared, and dumped before it: told. A probability of 0 promises nothing.
+    let right = Case::draw(26, Shape::of(1, 1, 7, 11, 16), Storage::F32).attend(&|_, _, _, _, raw| 0.25 * raw);
+    let declared = |p: f64| right.file().contract(|contract| contract.dropout = Some(p)).audit();
+    assert!(declared(0.1).of(Check::Dropout).any(|f| f.explanation.contains("no weight is dropped")));
+    assert_eq!(declared(0.0).of(Check::Dropout).count(), 0);
     // One visible key: 0 or 1.1111.
     let mut one = Case::draw(28, Shape::of(1, 1, 37, 1, 16), Storage::F32);
     one.p = (0..37).map(|_| if draws.uniform() < 0.1 { 0.0 } else { 1.0 / 0.9 }).collect();

@@ -167,7 +167,9 @@ fn alibi_bias_and_sink_are_recovered_with_their_number() {
         case.file().with(Role::Bias, [1, 1, 13, 13], Storage::F32, bias.clone()).audit()
     };
     sound(&biased(1.0));
-    for (coefficient, words) in [(0.0, "ignored"), (0.25, "before the scale"), (-1.0, "subtracted")] {
+    for (coefficient, words) in
+        [(0.0, "ignored"), (0.25, "before the scale"), (-1.0, "subtracted"), (2.0, "twice"), (3.0, "multiplied")]
+    {
         let finding = only(&biased(coefficient), Verdict::Fail, Check::Bias);
         assert!(finding.cause.contains(words), "{}", finding.cause);
         assert!((finding.measured.expect("a coefficient") - coefficient).abs() < 1e-4);
@@ -188,4 +190,33 @@ fn alibi_bias_and_sink_are_recovered_with_their_number() {
     let finding =
         only(&plain.file().contract(|contract| contract.sink = Some(0.7)).audit(), Verdict::Fail, Check::Sink);
     assert!(finding.explanation.contains("not in the denominator"), "{}", finding.explanation);
+}
+
+#[test]
+fn a_sink_of_0_is_the_softmax_with_1_added_and_a_sinusoidal_table_of_another_base_is_a_warning() {
+    let sink = |value: f64| {
+        let mut case = Case::draw(57, Shape::of(1, 2, 13, 17, 16), Storage::F32).attend(&|_, _, _, _, raw| 0.25 * raw);
+        for row in 0..26 {
+            let total: f64 = (0..17).map(|key| (0.25 * case.raw(0, row / 13, row / 13, row % 13, key)).exp()).sum();
+            case.p[row * 17..(row + 1) * 17]
+                .iter_mut()
+                .for_each(|weight| *weight = Storage::F32.round(*weight * total / (total + value.exp())));
+        }
+        only(&case.file().without(Role::Output).audit(), Verdict::Warn, Check::Sink).explanation
+    };
+    assert!(sink(0.0).contains("with 1 added"), "{}", sink(0.0));
+    assert!(!sink(1.0).contains("with 1 added"), "{}", sink(1.0));
+    let table = |base: f64, size: f64| {
+        let entries = (0..31 * 8).map(|at| {
+            let angle = (at / 8) as f64 / base.powf((at % 8 / 2 * 2) as f64 / 8.0);
+            size * if at % 2 == 0 { angle.sin() } else { angle.cos() }
+        });
+        let numbers = attn::diagnosis::matrix::Numbers::F64(entries.collect());
+        let table = attn::diagnosis::matrix::Matrix::new(31, 8, Storage::F64, numbers);
+        let found = attn::diagnosis::checks::sinusoidal_findings(&table);
+        (found[0].verdict, found[0].key.clone())
+    };
+    assert_eq!(table(10_000.0, 1.0).0, Verdict::Pass);
+    assert_eq!(table(500.0, 1.0), (Verdict::Warn, "frequencies".to_string()));
+    assert_eq!(table(500.0, 2.0), (Verdict::Fail, "other".to_string()));
 }

@@ -128,3 +128,22 @@ fn ux_07_weights_and_output_from_different_code_paths() {
         audit.of(Check::Output).find(|f| f.verdict == Verdict::Fail).unwrap_or_else(|| panic!("{}", shown(&audit)));
     assert!(output.explanation.contains("O is what the contract gives, the weights are not"), "{}", output.explanation);
 }
+
+#[test]
+fn errors_far_above_the_type_s_own_are_a_warning_within_the_bound() {
+    // Alternating relative errors, so that no scale and no sum explains them. c·‖q‖‖k‖·(2 + 4√16)·2^-24 is about 4e-6 for a logit, twice that for
+    // a weight and some 2e-6 for its own roundings: 5e-6 is half of the bound, and some 40 times what a plain computation in f32 errs.
+    let with = |error: f64| {
+        let mut case = Case::draw(47, Shape::of(1, 2, 31, 38, 16), Storage::F32).attend(&|_, _, _, _, raw| 0.25 * raw);
+        for (index, weight) in case.p.iter_mut().enumerate() {
+            *weight *= 1.0 + if index % 2 == 0 { error } else { -error };
+        }
+        case.file().without(Role::Output).audit()
+    };
+    assert_eq!(verdict(&with(0.0), Check::Precision), Verdict::Pass);
+    let warned = only(&with(5e-6), Verdict::Warn, Check::Precision);
+    assert!(warned.measured.is_some_and(|ratio| ratio > 8.0), "{:?}", warned.measured);
+    // Many times the type's own error, but so far inside the bound that it is none to warn of.
+    let small = with(1e-6);
+    assert_eq!(verdict(&small, Check::Precision), Verdict::Pass, "{}", shown(&small));
+}

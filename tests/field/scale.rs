@@ -172,6 +172,12 @@ fn sc_13_soft_caps() {
     let undeclared = capped(&|x| 50.0 * (x / 50.0).tanh()).contract(|contract| contract.softcap = None);
     let warned = only(&undeclared.audit(), Verdict::Warn, Check::Softcap);
     close(warned.measured, 50.0, 1e-12);
+    // A cap that no published model has, in single and in half precision.
+    for (storage, cap) in [(Storage::F32, 37.0), (Storage::F32, 8.25), (Storage::F16, 14.0)] {
+        let case = Case::draw_with_size(13, Shape::of(1, 2, 31, 37, 64), storage, 4.0);
+        let file = case.attend(&|_, _, _, _, raw| cap * (0.125 * raw / cap).tanh()).file();
+        close(only(&file.audit(), Verdict::Warn, Check::Softcap).measured, cap, 0.01);
+    }
     // The mask added before tanh: masked keys keep exp(−c − lse). At c 5 it is visible.
     let shape = Shape::of(1, 2, 13, 13, 16);
     let case = Case::draw(14, shape, Storage::F32)
@@ -236,4 +242,37 @@ fn without_weights_the_scale_is_read_off_the_output() {
         assert_eq!(verdict(&audit, Check::Scale), Verdict::Pass, "{}", shown(&audit));
         close(audit.of(Check::Scale).next().expect("a scale").measured, 0.25, 1e-3);
     }
+}
+
+#[test]
+fn logits_in_the_file_are_held_against_the_scaled_products() {
+    let case = scaled(Shape::of(1, 2, 13, 17, 16), Storage::F32, 0.25);
+    let with = |factor: f64| {
+        let cells =
+            (0..2 * 13 * 17).map(|cell| factor * case.raw(0, cell / 221, cell / 221, cell % 221 / 17, cell % 17));
+        case.file().scale("1/sqrt(dk)").with(Role::Logits, [1, 2, 13, 17], Storage::F32, cells.collect()).audit()
+    };
+    sound(&with(0.25));
+    let finding = only(&with(1.0), Verdict::Fail, Check::Scale);
+    close(finding.measured, 1.0, 1e-6);
+    assert!(finding.explanation.contains("the logits in the file are"), "{}", finding.explanation);
+}
+
+#[test]
+fn logits_far_below_a_declared_cap_do_not_show_it_and_rows_that_are_one_hot_are_told() {
+    let with = |size: f64| {
+        let case = Case::draw_with_size(17, Shape::of(1, 2, 13, 17, 16), Storage::F32, size);
+        case.attend(&|_, _, _, _, raw| 50.0 * (0.25 * raw / 50.0).tanh())
+            .file()
+            .contract(|contract| contract.softcap = Some(50.0))
+            .audit()
+    };
+    let small = with(0.05);
+    sound(&small);
+    assert_eq!(verdict(&small, Check::Softcap), Verdict::CannotTell);
+    assert_eq!(verdict(&with(2.0), Check::Softcap), Verdict::Pass);
+    // Q and K 24 times as large as i.i.d. entries of unit variance: logits of standard deviation 576.
+    let case = Case::draw_with_size(18, Shape::of(1, 2, 31, 37, 16), Storage::F32, 24.0);
+    let warned = only(&case.attend(&|_, _, _, _, raw| 0.25 * raw).file().audit(), Verdict::Warn, Check::Saturation);
+    assert!(warned.explanation.contains("of the rows are one-hot"), "{}", warned.explanation);
 }

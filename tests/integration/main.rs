@@ -1,6 +1,7 @@
 //! Behaviour of the whole program and of its parts in processes of their own.
 
 mod architecture;
+mod audit;
 mod check;
 mod complexity;
 mod depth;

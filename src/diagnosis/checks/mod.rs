@@ -135,5 +135,8 @@ pub fn explanation(check: Check) -> &'static str {
         Check::Output => output::EXPLANATION,
         Check::Saturation => saturation::EXPLANATION,
         Check::Assumptions => assumptions::EXPLANATION,
+        Check::Growth => super::growth::EXPLANATION,
+        Check::Cache => super::comparison::CACHE,
+        Check::Agreement(_) => super::comparison::EXPLANATION,
     }
 }

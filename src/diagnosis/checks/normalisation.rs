@@ -24,9 +24,10 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     let far = |a: &usize, b: &usize| (sums.rows[*a] - 1.0).abs().total_cmp(&(sums.rows[*b] - 1.0).abs());
     let Some(worst) = (0..sums.rows.len()).filter(whole).max_by(far) else { return Vec::new() };
     let sum = sums.rows[worst];
+    let [queries, keys, _] = context.contract.weight_axes.words();
     if explanation.causes.contains(&Cause::OverQueries) {
         let words = format!(
-            "sums over the queries are 1, over the keys {} (row {worst}): softmax over the query axis",
+            "sums over the queries{queries} are 1, over the keys{keys} {} (row {worst}): softmax over the query axis",
             significant(sum, 4)
         );
         let mut finding = context
@@ -55,6 +56,6 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     if !explanation.contract_misfit.fits() {
         return Vec::new();
     }
-    let words = format!("rows sum to 1 over the keys; farthest {} away", significant((sum - 1.0).abs(), 2));
+    let words = format!("rows sum to 1 over the keys{keys}; farthest {} away", significant((sum - 1.0).abs(), 2));
     vec![context.finding(Check::Normalisation, Verdict::Pass, "right", words).with_numbers(sum, 1.0, "sum of a row")]
 }

@@ -14,7 +14,9 @@ Weighted regression over all rows; standard error from rows as clusters, from re
 Verdict: FAIL if the declared scale is farther than 8 standard errors plus the rounding of the scale itself to the storage type. Without \
 --scale the textbook's 1/sqrt(dk) is assumed, and what may be meant (1, 1/dk, numbers without a simple name) is a WARN; what is only \
 known as a slip (the model's width for the head's, the inverse, another base) is a FAIL.
-CANNOT TELL: no row with two visible keys of different logits; a half type with so few entries that d and d + 1 look alike.
+CANNOT TELL: no row with two visible keys of different logits; a half type with so few entries that d and d + 1 look alike. From the output alone that is \
+common in half types: all channels of a row are moved together by the roundings of its few logits, so that they are one measurement and not d_v, and a \
+tolerance as small as their scatter would call right outputs wrong; the weights, or more rows, tell more.
 Blind spots: a number per row added to the logits; one rotation or permutation of Q and K alike; d^(-1/4) on each of Q and K; with one head \
 1/sqrt(dk) and 1/sqrt(dmodel) are the same number; what was applied before Q and K were dumped.";
 

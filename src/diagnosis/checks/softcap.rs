@@ -10,9 +10,10 @@ pub const EXPLANATION: &str = "\
 Are logits capped as C·tanh(c·QKᵀ/C), after the scale and before the mask?
 Formula: ln P against QKᵀ within rows, with the residuals of four forms: C·tanh(l/C), no cap, l·tanh(l/C), and the cap before the factor; the form \
 whose residuals rounding explains is the one in use. Masked keys that hold the logit -C: the cap was applied to the mask.
-Verdict: FAIL against --softcap; WARN for a curvature that nobody declared (caps of 1 to 100 of published models are tried).
+Verdict: FAIL against --softcap; WARN for a curvature that nobody declared (caps of published models are tried first, then any from 1/16 to 16 times \
+the largest logit).
 CANNOT TELL: logits so far below the cap that the forms differ by less than rounding.
-Blind spots: caps that no published model has and nobody declared; what a mask adds before the cap, unless it hides.";
+Blind spots: a cap and another scale together, where logits are far below the cap; without weights, undeclared caps but 50, 30 and 20; what a mask adds before the cap, unless it hides.";
 
 /// What the form says.
 pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {

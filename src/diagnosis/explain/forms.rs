@@ -4,9 +4,13 @@ use super::super::evidence::{Evidence, RowBuffer};
 use super::super::model::{Cap, Misfit, Model, logit_noise};
 use super::super::slope::{Cells, SIGNIFICANT, ScaleFit, Terms, fit_scale};
 use super::Cause;
+use super::cap::fitted_cap;
 
 /// Residuals up to this many times what rounding explains still count as the right form.
 const CHI_SQUARE_OF_RIGHT_FORM: f64 = 9.0;
+
+/// Cells on which a cap is fitted.
+const CAP_CELLS: usize = 1 << 15;
 
 /// Caps of published models (50 and 30 in Gemma 2) and round numbers about them.
 const LIKELY_CAPS: [f64; 11] = [50.0, 30.0, 20.0, 15.0, 10.0, 5.0, 100.0, 8.0, 25.0, 2.0, 1.0];
@@ -46,6 +50,15 @@ pub(super) fn right_form(
                 break;
             }
         }
+        // Last, since any curvature gives some cap: a cap that no published model has.
+        let unfit = best.as_ref().filter(|(chi_square, ..)| *chi_square > CHI_SQUARE_OF_RIGHT_FORM);
+        if let Some(&(chi_square, ..)) = unfit
+            && contract.cap.is_none()
+            && let Some((model, fit)) = with_fitted_cap(evidence, rows, contract, cells)
+            && fit.chi_square <= CHI_SQUARE_OF_RIGHT_FORM.min(chi_square / 4.0)
+        {
+            best = Some((fit.chi_square, model, Terms::default(), fit));
+        }
         if best.is_some() {
             break;
         }
@@ -71,6 +84,27 @@ pub(super) fn right_form(
         causes.push(Cause::Cap(model.cap));
     }
     (model, Some(fit), causes)
+}
+
+/// The model with the cap that fits best, on few cells, and its scale on all.
+fn with_fitted_cap(
+    evidence: &Evidence<'_>,
+    rows: &[RowBuffer],
+    contract: &Model,
+    cells: Cells,
+) -> Option<(Model, ScaleFit)> {
+    let step = (rows.len() * evidence.keys / CAP_CELLS).max(1);
+    let few: Vec<RowBuffer> = rows.iter().step_by(step).cloned().collect();
+    let largest = few.iter().flat_map(|row| {
+        let view = row.view(&evidence.key_norms);
+        let seen = view.raw.iter().zip(view.visible).filter(|(_, visible)| **visible);
+        seen.map(|(raw, _)| (contract.scale * raw).abs()).collect::<Vec<_>>()
+    });
+    let largest = largest.fold(0.0f64, f64::max);
+    let model = |cap: f64| Model { cap: Some(Cap::Tanh(cap)), ..contract.clone() };
+    let fit = |cap: f64, rows: &[RowBuffer]| fit_scale(evidence, rows, &model(cap), Terms::default(), cells);
+    let cap = fitted_cap(largest, &|cap| fit(cap, &few).map(|fit| fit.chi_square))?;
+    Some((model(cap), fit(cap, rows)?))
 }
 
 /// The first of `candidates` within the error, else the estimate.
