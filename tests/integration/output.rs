@@ -150,15 +150,19 @@ fn json_carries_the_same_rows_number_for_number() {
 #[test]
 fn the_invocation_in_json_is_what_a_shell_reads_back() {
     let folder = folder();
-    let words = "variance --queries 16 --dk 5 --trials 20 --format json --per-trial";
-    let run = crate::program::attn_words(
-        folder.path(),
-        &words.split_whitespace().chain(["it's here.csv"]).collect::<Vec<_>>(),
-    );
+    // Where results go, and what does not matter to them, is left out; the rest stands in the order of the options in the program.
+    let words = "variance --quiet --trials 20 -n 16 --mean -0.5 --format json --threads 1 --dk";
+    let run = crate::program::attn_words(folder.path(), &words.split_whitespace().chain(["3, 5"]).collect::<Vec<_>>());
     let value: Value = serde_json::from_str(&run.stdout).expect("valid JSON");
     // Quoted by hand after POSIX 2.2.2.
-    assert_eq!(value["invocation"], format!(r"attn {words} 'it'\''s here.csv'"));
-    assert_eq!(names(folder.path()), ["it's here.csv"]);
+    assert_eq!(value["invocation"], "attn variance --dk '3, 5' --queries 16 --trials 20 --mean=-0.5");
+    // What is no run of trials says all that was typed.
+    let run = crate::program::attn_words(
+        folder.path(),
+        &["complexity", "-qn", "16", "--dk", "4", "--time-budget", "1ms", "--format", "json"],
+    );
+    let value: Value = serde_json::from_str(&run.stdout).expect("valid JSON");
+    assert_eq!(value["invocation"], "attn complexity -qn 16 --dk 4 --time-budget 1ms --format json");
 }
 
 #[test]
