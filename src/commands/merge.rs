@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use csv::StringRecord;
 
-use crate::report::command_line;
+use crate::report::{command_line, file};
 
 /// The invocation that all files name.
 ///
@@ -16,7 +16,7 @@ use crate::report::command_line;
 pub fn common_invocation(files: &[PathBuf]) -> Result<String> {
     let mut seen: BTreeMap<PathBuf, &Path> = BTreeMap::new();
     for path in files {
-        let meant = path.canonicalize().with_context(|| path.display().to_string())?;
+        let meant = path.canonicalize().map_err(|error| anyhow!("{}: {}", path.display(), file::reason(&error)))?;
         if let Some(other) = seen.insert(meant, path) {
             bail!("{}: is the same file as {}", path.display(), other.display());
         }
@@ -38,7 +38,7 @@ pub fn common_invocation(files: &[PathBuf]) -> Result<String> {
 
 /// The invocation in the first row; None where there is no row: a shard of fewer trials than shards.
 fn invocation_of(path: &Path) -> Result<Option<String>> {
-    let file = File::open(path)?;
+    let file = File::open(path).map_err(|error| anyhow!("{}", file::reason(&error)))?;
     if !file.metadata()?.is_file() {
         bail!("is no regular file");
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::experiment::per_trial::Layout;
 use crate::experiment::per_trial::cover::{Cover, cover};
 use crate::experiment::per_trial::read::{self, Prefix, Scan, Stretch};
-use crate::report::PartialFile;
+use crate::report::{PartialFile, file};
 
 /// Which trials of which points need not be drawn, and where they stand.
 pub struct Recorded {
@@ -112,7 +112,7 @@ impl Recorded {
 }
 
 fn open(path: &Path) -> Result<File> {
-    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let file = File::open(path).map_err(|error| anyhow!("{}: {}", path.display(), file::reason(&error)))?;
     // What cannot be read twice from any place: a pipe. A folder is found when it is read.
     if !file.metadata().is_ok_and(|found| found.is_file()) {
         bail!("{}: is no regular file", path.display());

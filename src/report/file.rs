@@ -180,6 +180,11 @@ pub(super) fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write '{}': {}", path.display(), cause(error)))
 }
 
+/// The system's words for an error, without its number.
+pub fn reason(error: &io::Error) -> String {
+    cause(error)
+}
+
 /// The system's words without "(os error 13)" and without the temporary's name, which nobody typed.
 fn cause(error: &io::Error) -> String {
     let source = error.get_ref().and_then(|inner| inner.source()).map(ToString::to_string);

@@ -120,8 +120,8 @@ fn a_mask_file_that_has_changed_is_another_run() {
     };
     let mask = folder.path().join("mask.npy");
     fs::write(&mask, npy([1, 0, 0, 1, 1, 0, 1, 1, 1])).expect("room");
-    let line = "mask -q --kind file:mask.npy --dk 3 --trials 5";
-    let whole = attn_in(folder.path(), line);
+    let line = "mask --kind file:mask.npy --dk 3 --trials 5";
+    let whole = attn_in(folder.path(), &format!("{line} -q"));
     assert!(matches!(whole.code, Some(0 | 1 | 3)), "{whole:?}");
     let files = shards(folder.path(), line, 2).join(" ");
     assert_eq!(attn_in(folder.path(), &format!("merge -q {files}")).stdout, whole.stdout);
@@ -143,6 +143,7 @@ fn files_that_make_up_no_run_are_refused_with_the_reason() {
     let path = folder.path();
     let line = "variance -n 5 --dk 3,5 --trials 12";
     shards(path, line, 3);
+    assert_eq!(names(path), ["s1.csv", "s2.csv", "s3.csv"]);
     let write = |name: &str, text: &str| fs::write(path.join(name), text).expect("room");
     let second = lines(path, "s2.csv");
     assert_eq!(second.len(), 1 + 4 + 4);
@@ -202,7 +203,7 @@ fn files_that_make_up_no_run_are_refused_with_the_reason() {
         ("other.csv", &["other.csv: 'attn merge", "no run that has shards"]),
         ("rows.csv", &["rows.csv: is no per-trial file"]),
         ("binary.csv", &["binary.csv: is no per-trial file"]),
-        ("missing.csv", &["missing.csv: No such file"]),
+        ("missing.csv", &["error: missing.csv: No such file or directory\n"]),
         ("folder", &["folder: is no regular file"]),
         ("s1.csv s2.csv s3.csv -o missing/x.csv", &["--output", "missing"]),
         ("s1.csv s2.csv s3.csv --format tsv", &["--format tsv"]),

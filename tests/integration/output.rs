@@ -125,7 +125,7 @@ fn json_carries_the_same_rows_number_for_number() {
     let json = attn(&format!("{SMALL} --format json")).stdout;
     let value: Value = serde_json::from_str(&json).expect("valid JSON");
     assert_eq!(value["command"], "variance");
-    assert_eq!(value["invocation"], format!("attn {SMALL} --format json"));
+    assert_eq!(value["invocation"], "attn variance --dk 5 --queries 16 --trials 20");
     assert_eq!(value["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(value["seed"], 0);
     let parsed = value["rows"].as_array().expect("an array");

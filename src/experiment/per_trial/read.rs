@@ -114,6 +114,7 @@ pub fn scan<R: Read + Seek>(layout: &Layout, mut source: R) -> Result<Scan, Stri
         let named = |reason: String| format!("line {}: {reason}", position.line());
         let from = scan.stretches.last().map_or(0, |stretch| stretch.point);
         let found = layout.locate(&record, from).map_err(named)?;
+        layout.values(found.point, &record).map_err(named)?;
         match scan.stretches.last_mut() {
             Some(_) if found.shard != scan.shard => {
                 return Err(named("its shard is not that of the lines before".to_string()));
@@ -227,7 +228,7 @@ pub fn replay<R: Read + Seek>(
 fn written_header(layout: &Layout) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // A vector takes every byte; an empty header would be found by the comparison that follows.
-    writer.write_record(&layout.header).and_then(|()| Ok(writer.into_inner().unwrap_or_default())).unwrap_or_default()
+    writer.write_record(&layout.header).map(|()| writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
 /// Compares the header; where it differs the first row says why.

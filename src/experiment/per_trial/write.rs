@@ -15,7 +15,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(200);
 pub struct PerTrialWriter<'a, W: Write> {
     writer: csv::Writer<W>,
     layout: &'a Layout,
-    /// The last two fields but one and the last, which every row shares.
+    /// The last fields, which every row shares.
     last: [String; 3],
     /// The fields of the measures, empty where a point has none.
     values: Vec<String>,
