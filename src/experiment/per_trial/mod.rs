@@ -165,3 +165,6 @@ fn words(Sizes { d_k, queries, keys }: Sizes, mask: Option<&str>) -> String {
     let mask = mask.map(|mask| format!(", mask {mask}")).unwrap_or_default();
     format!("d_k {d_k}, {queries} queries, {keys} keys{mask}")
 }
+
+#[cfg(test)]
+mod tests;
