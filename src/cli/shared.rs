@@ -91,7 +91,7 @@ pub struct SharedArguments {
     #[arg(long, value_name = "N", help_heading = "What is run", allow_hyphen_values = true)]
     pub threads: Option<String>,
 
-    /// Run only the trials of shard I of K (1-based) and write them to --per-trial, for a later merge, e.g. 2/8
+    /// Run only the trials of shard I of K (1-based) and write them to --per-trial or --resume, for attn merge, e.g. 2/8
     #[arg(long, value_name = "I/K", help_heading = "What is run", allow_hyphen_values = true)]
     pub shard: Option<String>,
 

@@ -121,7 +121,7 @@ fn shards_cover_the_run_once_in_any_order() {
     for (scans, words) in [
         (vec![shard(1, 3), shard(3, 3)], "trials 2 to 3 of 6 (counted from 0) are in no file"),
         (vec![shard(1, 2), shard(2, 2), shard(2, 4)], "trials 1 to 2 of 6 (counted from 0) are in f0 and in f2"),
-        (vec![shard(7, 12)], "no file has a trial of d_k 5"),
+        (vec![shard(1, 5)], "no file has a trial of d_k 5"),
     ] {
         let error = joined(&scans).expect_err(words);
         assert!(error.contains(words), "{error}");
