@@ -275,3 +275,17 @@ fn a_row_rejected_for_an_overflow_says_so_below_the_table() {
         "{words}"
     );
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn help_and_version_on_a_full_disk_are_an_error_in_one_line() {
+    for option in ["--help", "--version", "variance --help"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let mut command = std::process::Command::new(crate::program::ATTN);
+        let output = command.args(option.split(' ')).stdout(full).output().expect("the program starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{option}: {error}");
+        assert!(error.starts_with("attn: error: cannot write to standard output: No space left"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}

@@ -10,7 +10,7 @@ use crate::merge::RUNS;
 use crate::program::{ATTN, attn_in, folder, names, text};
 
 /// Long enough to be killed in the middle: the trials of two points, of which the second is slower.
-const LINE: &str = "variance -q -n 16,61 --dk 64 --trials 700 --threads 1";
+const LINE: &str = "variance -q -n 16,61 --dk 64 --trials 400 --threads 1";
 
 fn start(folder: &Path, line: &str) -> Child {
     let mut command = Command::new(ATTN);
