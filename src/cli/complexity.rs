@@ -111,6 +111,18 @@ pub struct ComplexityArguments {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub plot: Option<String>,
 
+    /// Refused with the reason: times of one machine have no shards
+    #[arg(long, value_name = "I/K", hide = true, allow_hyphen_values = true)]
+    pub shard: Option<String>,
+
+    /// Refused with the reason: there are no trials
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub per_trial: Option<String>,
+
+    /// Refused with the reason: there are no trials
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub resume: Option<String>,
+
     /// No progress bar, no notes; results and errors only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,

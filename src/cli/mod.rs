@@ -7,8 +7,10 @@ pub mod audit;
 pub mod check;
 pub mod complexity;
 pub mod depth;
+mod invocation;
 pub mod kv_cache;
 pub mod mask;
+pub mod merge;
 pub mod multi_head;
 pub mod positional;
 pub mod shared;
@@ -16,14 +18,16 @@ pub mod softmax_spikiness;
 pub mod variance;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use anyhow::{Result, anyhow};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands;
-use crate::report::json;
+use crate::commands::{self, ExitStatus};
+use crate::report::{command_line, stdout};
 
 /// Exit code for wrong usage or unreadable input; nothing was written.
 const EXIT_USAGE: u8 = 2;
@@ -60,27 +64,19 @@ enum Command {
     KvCache(kv_cache::KvCacheArguments),
     Depth(depth::DepthArguments),
     Check(check::CheckArguments),
+    Merge(merge::MergeArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let cli = match Cli::try_parse_from(&arguments) {
-        Ok(cli) => cli,
+    let (command, invocation) = match parse(&arguments) {
+        Ok(parsed) => parsed,
         Err(error) => return usage_error(&error, &arguments),
     };
-    let invocation = invocation(&arguments);
-    let result = match cli.command {
-        Command::Audit(arguments) => commands::audit::run(&arguments, &invocation),
-        Command::Variance(arguments) => commands::variance::run(&arguments, &invocation),
-        Command::SoftmaxSpikiness(arguments) => commands::softmax_spikiness::run(&arguments, &invocation),
-        Command::Mask(arguments) => commands::mask::run(&arguments, &invocation),
-        Command::Complexity(arguments) => commands::complexity::run(&arguments, &invocation),
-        Command::MultiHead(arguments) => commands::multi_head::run(&arguments, &invocation),
-        Command::Positional(arguments) => commands::positional::run(&arguments, &invocation),
-        Command::KvCache(arguments) => commands::kv_cache::run(&arguments, &invocation),
-        Command::Depth(arguments) => commands::depth::run(&arguments, &invocation),
-        Command::Check(arguments) => commands::check::run(&arguments, &invocation),
+    let result = match command {
+        Command::Merge(arguments) => merge(&arguments),
+        command => execute(command, &invocation),
     };
     match result {
         Ok(code) => ExitCode::from(code as u8),
@@ -92,8 +88,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Options of every command that a suite gives itself: one seed, one budget, one place for the results.
-const OF_THE_SUITE: [&str; 9] =
-    ["false_alarm", "seed", "threads", "output", "format", "per_trial", "plot", "shard", "quiet"];
+const OF_THE_SUITE: [&str; 10] =
+    ["false_alarm", "seed", "threads", "output", "format", "per_trial", "plot", "shard", "resume", "quiet"];
 
 /// Checks the words of a command line in a suite, without the program's name, as far as that can be done without running it.
 ///
@@ -102,7 +98,7 @@ const OF_THE_SUITE: [&str; 9] =
 pub fn suite_words(words: &[String]) -> Result<(), String> {
     let arguments: Vec<OsString> =
         std::iter::once("attn").chain(words.iter().map(String::as_str)).map(OsString::from).collect();
-    let matches = Cli::command().try_get_matches_from(&arguments).map_err(|error| said(&error))?;
+    let matches = Cli::command().try_get_matches_from(&arguments).map_err(|error| message(&error))?;
     let Some((_, given)) = matches.subcommand() else { return Ok(()) };
     let mut deepest = given;
     while let Some((_, below)) = deepest.subcommand() {
@@ -117,20 +113,75 @@ pub fn suite_words(words: &[String]) -> Result<(), String> {
     }
 }
 
+/// What was asked for, and the line that identifies it.
+fn parse(arguments: &[OsString]) -> Result<(Command, String), clap::Error> {
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    let invocation = invocation::of(&command, &matches, arguments);
+    Ok((cli.command, invocation))
+}
+
+fn execute(command: Command, invocation: &str) -> Result<ExitStatus> {
+    match command {
+        Command::Audit(arguments) => commands::audit::run(&arguments, invocation),
+        Command::Variance(arguments) => commands::variance::run(&arguments, invocation),
+        Command::SoftmaxSpikiness(arguments) => commands::softmax_spikiness::run(&arguments, invocation),
+        Command::Mask(arguments) => commands::mask::run(&arguments, invocation),
+        Command::Complexity(arguments) => commands::complexity::run(&arguments, invocation),
+        Command::MultiHead(arguments) => commands::multi_head::run(&arguments, invocation),
+        Command::Positional(arguments) => commands::positional::run(&arguments, invocation),
+        Command::KvCache(arguments) => commands::kv_cache::run(&arguments, invocation),
+        Command::Depth(arguments) => commands::depth::run(&arguments, invocation),
+        Command::Check(arguments) => commands::check::run(&arguments, invocation),
+        Command::Merge(arguments) => merge(&arguments),
+    }
+}
+
+/// Does the run that the files are of, from their trials.
+fn merge(arguments: &merge::MergeArguments) -> Result<ExitStatus> {
+    let invocation = commands::merge::common_invocation(&arguments.files)?;
+    let refused = || anyhow!("{}: '{invocation}' is no run that has shards", arguments.files[0].display());
+    let words = command_line::words(&invocation).ok_or_else(refused)?;
+    let subcommand = words.get(1).and_then(|word| Cli::command().find_subcommand(word).cloned());
+    if !subcommand.is_some_and(|subcommand| invocation::is_simulating(&subcommand)) {
+        return Err(refused());
+    }
+    let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    // A file says what was run, and nothing of where results go.
+    match parse(&words) {
+        Ok((_, same)) if same == invocation => {}
+        _ => return Err(refused()),
+    }
+    let words: Vec<OsString> = words.into_iter().chain(arguments.options()).collect();
+    let (command, invocation) = parse(&words).map_err(|error| anyhow!("{}", message(&error)))?;
+    execute(command, &invocation)
+}
+
 /// Help and version go to stdout with code 0; anything else is one line on stderr with code 2.
 fn usage_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe (`attn --help | head -1`) is not an error.
-            let _ = error.print();
-            ExitCode::SUCCESS
+            if std::io::stdout().is_terminal() {
+                // In colour.
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            // A closed pipe (`attn --help | head -1`) is not an error, a full disk is one.
+            match stdout::print(|output| write!(output, "{error}")) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("attn: error: {error}");
+                    ExitCode::from(EXIT_USAGE)
+                }
+            }
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             eprintln!("attn: error: a subcommand is needed, for example variance (see 'attn --help')");
             ExitCode::from(EXIT_USAGE)
         }
         _ => {
-            let message = said(error);
+            let message = message(error);
             let subcommand = (arguments.get(1).and_then(|word| word.to_str()))
                 .filter(|word| Cli::command().find_subcommand(word).is_some())
                 .map_or(String::new(), |word| format!(" {word}"));
@@ -140,8 +191,8 @@ fn usage_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// clap's error in one line, without its usage.
-fn said(error: &clap::Error) -> String {
+/// What clap says, in one line.
+fn message(error: &clap::Error) -> String {
     let text = error.to_string();
     let message: Vec<&str> = text
         .lines()
@@ -151,12 +202,6 @@ fn said(error: &clap::Error) -> String {
         .collect();
     let message = one_line(&message.join(" ")).replace(" tip: ", "; tip: ");
     message.strip_prefix("error: ").unwrap_or(&message).to_string()
-}
-
-/// What was typed, as one line that a shell reads back, with the program's bare name in front.
-fn invocation(arguments: &[OsString]) -> String {
-    let typed = arguments.iter().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-    json::invocation(std::iter::once("attn".to_string()).chain(typed))
 }
 
 /// Folds white space, so that an error is one line whatever it quotes.

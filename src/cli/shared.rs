@@ -1,6 +1,20 @@
 //! The options that every simulating subcommand shares (raw text; checked in [`crate::commands::config`]).
 
+use std::path::PathBuf;
+
 use clap::Args;
+
+use crate::commands::parse;
+
+/// Options that change where results go and how they are made, but not what they are: they are no part of an invocation that
+/// identifies a run. (`threads` changes the times of `kv-cache --time`, which no two runs share anyway.)
+pub const NOT_OF_THE_RESULT: [&str; 9] =
+    ["output", "format", "per_trial", "plot", "quiet", "threads", "shard", "resume", "trials_from"];
+
+/// A seed as typed, `random` replaced by the number that the operating system gives: every part of the program then sees one seed.
+fn seed(text: &str) -> Result<String, String> {
+    if text == "random" { parse::seed(text).map(|seed| seed.to_string()) } else { Ok(text.to_string()) }
+}
 
 /// Options of every simulating subcommand, as typed.
 #[derive(Debug, Clone, Args)]
@@ -70,14 +84,14 @@ pub struct SharedArguments {
     pub precision: String,
 
     /// A number, or `random`; the seed used is in every output
-    #[arg(long, value_name = "S", default_value = "0", help_heading = "What is run", allow_hyphen_values = true)]
+    #[arg(long, value_name = "S", default_value = "0", value_parser = seed, help_heading = "What is run", allow_hyphen_values = true)]
     pub seed: String,
 
     /// Threads; results do not depend on it, to the last bit [default: all cores]
     #[arg(long, value_name = "N", help_heading = "What is run", allow_hyphen_values = true)]
     pub threads: Option<String>,
 
-    /// Run only the trials of shard I of K (1-based) and write them to --per-trial, for a later merge, e.g. 2/8
+    /// Run only the trials of shard I of K (1-based) and write them to --per-trial or --resume, for attn merge, e.g. 2/8
     #[arg(long, value_name = "I/K", help_heading = "What is run", allow_hyphen_values = true)]
     pub shard: Option<String>,
 
@@ -92,6 +106,14 @@ pub struct SharedArguments {
     /// One CSV row per trial with the raw statistics
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub per_trial: Option<String>,
+
+    /// The same, but it stays as FILE.partial when the run is interrupted, and the same command goes on from there
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub resume: Option<String>,
+
+    /// Take the trials from these files: what `attn merge` calls
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub trials_from: Vec<PathBuf>,
 
     /// A picture of the result, theory drawn beside measurement (.svg or .png)
     #[arg(long, value_name = "FILE", help_heading = "Output")]

@@ -26,6 +26,7 @@ const USUAL_HEADS: usize = 8;
 /// # Errors
 /// Wrong options, sizes that no machine holds, files that cannot be written.
 pub fn run(arguments: &ComplexityArguments, invocation: &str) -> Result<ExitStatus> {
+    refuse_options_of_trials(arguments)?;
     let plan = plan(arguments)?;
     let output = (arguments.output != "-").then(|| PathBuf::from(&arguments.output));
     let format = config::format(arguments.format.as_deref(), output.as_deref())?;
@@ -66,6 +67,19 @@ fn render(format: Format, run: &Run, findings: &Findings, terminal: bool, output
         Format::Csv => csv::write(&findings.rows, output),
         Format::Json => json::write(run, &findings.rows, output),
     }
+}
+
+/// Times of different machines are no parts of one measurement.
+fn refuse_options_of_trials(arguments: &ComplexityArguments) -> Result<()> {
+    let ComplexityArguments { shard, per_trial, resume, .. } = arguments;
+    for (name, value) in [("--shard", shard), ("--per-trial", per_trial), ("--resume", resume)] {
+        if let Some(value) = value {
+            bail!(
+                "{name} {value}: complexity counts exactly and measures times on one machine: it has no trials to share out; run it whole"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn exit_status(findings: &Findings) -> ExitStatus {

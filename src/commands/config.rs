@@ -40,10 +40,23 @@ pub struct Config {
     pub format: Format,
     /// Where one row per trial goes.
     pub per_trial: Option<PathBuf>,
+    /// Whether that file is begun or gone on with.
+    pub start: Start,
+    /// The files that hold the trials, where none is drawn (`attn merge`).
+    pub trials_from: Vec<PathBuf>,
     /// Where the picture goes.
     pub plot: Option<PathBuf>,
     /// No progress, no notes.
     pub quiet: bool,
+}
+
+/// Whether a file of trials is begun or gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// `--per-trial`: whole or not at all.
+    Anew,
+    /// `--resume`: from where an interrupted run left it.
+    Resumed,
 }
 
 /// Rows of Q where nothing else is said.
@@ -73,13 +86,12 @@ impl Config {
                 point.keys
             );
         }
-        let shard = typed.shard.as_deref().map(|text| option("--shard", text, parse::shard)).transpose()?;
-        if shard.is_some() && typed.per_trial.is_none() {
-            bail!(
-                "--shard {}: needs --per-trial FILE, the file that holds the shard",
-                typed.shard.as_deref().unwrap_or("")
-            );
+        let shard: Option<Shard> =
+            typed.shard.as_deref().map(|text| option("--shard", text, str::parse)).transpose()?;
+        if let (Some(shard), None, None) = (shard, &typed.per_trial, &typed.resume) {
+            bail!("--shard {shard}: needs --per-trial FILE, the file that holds the shard (or --resume FILE)");
         }
+        let (per_trial, start) = per_trial(typed)?;
         if let (Some(shard), true) = (&typed.shard, typed.output != "-" || typed.plot.is_some()) {
             bail!(
                 "--shard {shard}: a shard has no result of its own, only --per-trial FILE; leave --output and --plot to the merged run"
@@ -101,10 +113,12 @@ impl Config {
             precision: option("--precision", &typed.precision, str::parse)?,
             seed: option("--seed", &typed.seed, parse::seed)?,
             threads: threads(typed.threads.as_deref())?,
-            shard: shard.map(|(index, of)| Shard { index, of }),
+            shard,
             format: format(typed.format.as_deref(), output.as_deref())?,
             output,
-            per_trial: typed.per_trial.as_deref().map(PathBuf::from),
+            per_trial,
+            start,
+            trials_from: typed.trials_from.clone(),
             plot: typed.plot.as_deref().map(PathBuf::from),
             quiet: typed.quiet,
         };
@@ -219,6 +233,24 @@ fn entry_law(typed: &SharedArguments) -> Result<InputLaw> {
         }
     }
     Ok(InputLaw { entries, mean, sd, correlation })
+}
+
+/// The file of trials, and whether it is begun or gone on with.
+fn per_trial(typed: &SharedArguments) -> Result<(Option<PathBuf>, Start)> {
+    match (&typed.per_trial, &typed.resume) {
+        (None, None) => Ok((None, Start::Anew)),
+        (Some(file), None) => Ok((Some(PathBuf::from(file)), Start::Anew)),
+        (_, Some(file)) if file == "-" => bail!("--resume -: must name a file, standard output cannot be gone on with"),
+        (None, Some(file)) => Ok((Some(PathBuf::from(file)), Start::Resumed)),
+        (Some(file), Some(resumed)) if file_meant(Path::new(file)) == file_meant(Path::new(resumed)) => {
+            Ok((Some(PathBuf::from(resumed)), Start::Resumed))
+        }
+        (Some(file), Some(resumed)) => {
+            bail!(
+                "--resume {resumed}: is the file of trials itself; leave out --per-trial {file}, or copy the file first"
+            )
+        }
+    }
 }
 
 /// Every combination of widths, queries and keys; keys follow queries where they are not given.

@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::ExitStatus;
-use super::config::{Config, Targets};
+use super::config::{Config, Start, Targets};
 use crate::report::json::Run;
 use crate::report::plot::{Picture, PictureFormat};
 use crate::report::table::{Colour, Layout, paragraph};
-use crate::report::{self, AtomicFile, Format, Row, Verdict, stdout};
+use crate::report::{self, AtomicFile, Format, PartialFile, Row, Verdict, stdout};
 
 /// Columns of text of a table in a file.
 pub(super) const FILE_WIDTH: usize = 100;
@@ -28,7 +28,40 @@ pub enum Delivered {
 pub struct Destinations {
     output: Option<AtomicFile>,
     plot: Option<AtomicFile>,
-    per_trial: Option<AtomicFile>,
+    per_trial: Option<PerTrialFile>,
+}
+
+/// The file of per-trial rows.
+pub enum PerTrialFile {
+    /// Written whole or not at all.
+    Anew(AtomicFile),
+    /// Stays as it is when the run is interrupted.
+    Resumed(PartialFile),
+}
+
+impl PerTrialFile {
+    fn commit(self) -> io::Result<()> {
+        match self {
+            Self::Anew(file) => file.commit(),
+            Self::Resumed(file) => file.commit(),
+        }
+    }
+}
+
+impl Write for PerTrialFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Anew(file) => file.write(bytes),
+            Self::Resumed(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Anew(file) => file.flush(),
+            Self::Resumed(file) => file.flush(),
+        }
+    }
 }
 
 impl Destinations {
@@ -37,7 +70,15 @@ impl Destinations {
     /// # Errors
     /// When a file cannot be written there.
     pub fn open(config: &Config) -> Result<Self> {
-        Self::open_targets(&config.targets())
+        let targets = config.targets();
+        match (config.start, &targets.per_trial) {
+            (Start::Resumed, Some(path)) => {
+                let partial = PartialFile::open(path).context("--resume")?;
+                let others = Self::open_targets(&Targets { per_trial: None, ..targets.clone() })?;
+                Ok(Self { per_trial: Some(PerTrialFile::Resumed(partial)), ..others })
+            }
+            _ => Self::open_targets(&targets),
+        }
     }
 
     /// As [`Destinations::open`], for a subcommand with options of its own.
@@ -51,13 +92,20 @@ impl Destinations {
         Ok(Self {
             output: open("--output", targets.output.as_deref())?,
             plot: open("--plot", targets.plot.as_deref())?,
-            per_trial: open("--per-trial", targets.per_trial.as_deref())?,
+            per_trial: open("--per-trial", targets.per_trial.as_deref())?.map(PerTrialFile::Anew),
         })
     }
 
     /// The file of per-trial rows, if there is one.
-    pub fn per_trial(&mut self) -> Option<&mut AtomicFile> {
+    pub fn per_trial(&mut self) -> Option<&mut PerTrialFile> {
         self.per_trial.as_mut()
+    }
+
+    /// Writes no per-trial file: it is there already, whole.
+    pub fn discard_per_trial(&mut self) {
+        if let Some(PerTrialFile::Resumed(file)) = self.per_trial.take() {
+            file.discard();
+        }
     }
 
     /// Puts the per-trial file in its place and drops the others: what a shard leaves.
@@ -65,7 +113,7 @@ impl Destinations {
     /// # Errors
     /// When the disk is full or the folder has changed.
     pub fn deliver_per_trial(self) -> Result<()> {
-        self.per_trial.map(AtomicFile::commit).transpose().context("--per-trial")?;
+        self.per_trial.map(PerTrialFile::commit).transpose().context("--per-trial")?;
         Ok(())
     }
 
@@ -116,9 +164,9 @@ impl Destinations {
         if let Some(file) = &mut self.output {
             render(file, false).context("--output")?;
         }
-        for (name, file) in [("--plot", self.plot), ("--per-trial", self.per_trial), ("--output", self.output)] {
-            file.map(AtomicFile::commit).transpose().context(name)?;
-        }
+        self.plot.map(AtomicFile::commit).transpose().context("--plot")?;
+        self.per_trial.map(PerTrialFile::commit).transpose().context("--per-trial")?;
+        self.output.map(AtomicFile::commit).transpose().context("--output")?;
         if targets.output.is_none() {
             stdout::print(|output| render(output, true))?;
         }

@@ -26,7 +26,7 @@ pub fn run(arguments: &KvCacheArguments, invocation: &str) -> Result<ExitStatus>
     let config = Config::new(&arguments.shared)?;
     let config = Config { trials: config.trials.or(Some(TRIALS)), ..config };
     let settings = settings(arguments, &config)?;
-    check_sizes(arguments, &config.sizes, &settings)?;
+    check_sizes(&config.sizes, &settings)?;
     let experiments: Vec<CacheExperiment> =
         config.sizes.iter().map(|&sizes| CacheExperiment::new(sizes, config.law, settings)).collect();
     let curves: Vec<_> = config.sizes.first().map(|&sizes| cost_curve(&settings, sizes)).unwrap_or_default();
@@ -75,7 +75,7 @@ fn settings(arguments: &KvCacheArguments, config: &Config) -> Result<CacheSettin
 }
 
 /// Checks what depends on sizes and settings together.
-fn check_sizes(arguments: &KvCacheArguments, sizes: &[Sizes], settings: &CacheSettings) -> Result<()> {
+fn check_sizes(sizes: &[Sizes], settings: &CacheSettings) -> Result<()> {
     for &point in sizes {
         settings.check_sizes(point).map_err(anyhow::Error::msg)?;
     }
@@ -87,9 +87,6 @@ fn check_sizes(arguments: &KvCacheArguments, sizes: &[Sizes], settings: &CacheSe
         }
         if let Some(prefill) = settings.prefill.filter(|prefill| prefill >= queries) {
             bail!("--prefill {prefill}: must be below --queries {queries}, so that a token is left to decode");
-        }
-        if arguments.shared.per_trial.is_some() && sizes.iter().any(|other| other.queries != *queries) {
-            bail!("--per-trial: needs one number of --queries: columns name positions, which differ with it");
         }
     }
     Ok(())

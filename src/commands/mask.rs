@@ -71,6 +71,7 @@ pub fn run(arguments: &MaskArguments, invocation: &str) -> Result<ExitStatus> {
             let trials = rows.iter().filter_map(|row| row.trials).min().unwrap_or(0);
             experiments.first().map(|first| plot::mask::draw(&portrait(first, config.seed, trials)))
         },
+        inputs: mask_file::check_sums([Some(arguments.kind.as_str()), arguments.claim.as_deref()])?,
         ..Extras::default()
     };
     simulate::simulate("mask", &config, invocation, &experiments, &extras)
@@ -114,7 +115,7 @@ enum Source {
 
 /// Reads `KIND`, `KIND@ALIGN` or `file:PATH`; an alignment behind the kind stands over `--align`.
 fn source(name: &str, text: &str, align: Option<Alignment>, one: OneMeans) -> Result<Source> {
-    if let Some(path) = text.strip_prefix("file:") {
+    if let Some(path) = text.strip_prefix(mask_file::PREFIX) {
         return Ok(Source::File(mask_file::read(path, one).with_context(|| name.to_string())?));
     }
     let mut rule: MaskRule = option(name, text, str::parse)?;

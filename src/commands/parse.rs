@@ -140,16 +140,6 @@ pub fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "must be a whole number from 0 to 18446744073709551615, or random".to_string())
 }
 
-/// `I/K` with 1 ≤ I ≤ K.
-pub fn shard(text: &str) -> Result<(u64, u64), String> {
-    let rule = "must be I/K with 1 ≤ I ≤ K, for example 2/8";
-    let (index, of) = text.split_once('/').ok_or(rule)?;
-    match (index.parse::<u64>(), of.parse::<u64>()) {
-        (Ok(index), Ok(of)) if index >= 1 && index <= of => Ok((index, of)),
-        _ => Err(rule.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,11 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_and_seeds_are_read() {
-        assert_eq!(shard("2/8"), Ok((2, 8)));
-        for wrong in ["0/8", "9/8", "2", "a/b", "2/"] {
-            assert!(shard(wrong).is_err(), "{wrong}");
-        }
+    fn seeds_are_read() {
         assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
         assert!(seed("-1").is_err() && seed("2.0").is_err());
         assert_ne!(seed("random"), seed("random"));

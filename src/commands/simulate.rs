@@ -1,14 +1,16 @@
 //! What every simulating subcommand does around its experiment: check that it can be run, plan, run, judge, deliver.
 
 use std::io::Write;
+use std::ops::Range;
 
 use anyhow::{Context, Result, bail};
 
 use super::ExitStatus;
 use super::config::Config;
-use super::deliver::{self, Delivered, Destinations};
+use super::deliver::{self, Delivered, Destinations, PerTrialFile};
+use super::recorded::{Left, Recorded};
 use crate::experiment::judge::{self, Outcome, Sweep};
-use crate::experiment::per_trial::{PerTrialWriter, RunFields};
+use crate::experiment::per_trial::{Begin, Layout, PerTrialWriter, RunFields};
 use crate::experiment::plan;
 use crate::experiment::progress::Progress;
 use crate::experiment::series::Series;
@@ -17,6 +19,7 @@ use crate::report::Row;
 use crate::report::number::percent;
 use crate::report::plot::{self, Picture};
 use crate::report::summary::Summary;
+use crate::statistics::ColumnMoments;
 
 /// Operations a second that one core reaches at most: only to refuse what could never end.
 const FASTEST_CORE: f64 = 2e11;
@@ -31,11 +34,13 @@ pub struct Extras<'a> {
     pub remarks: &'a (dyn Fn(&[Row]) -> Vec<String> + Sync),
     /// The picture of the rows, if they can be drawn.
     pub picture: &'a (dyn Fn(&[Row]) -> Option<Picture> + Sync),
+    /// Check sums of the files that the run rests on.
+    pub inputs: String,
 }
 
 impl Default for Extras<'_> {
     fn default() -> Self {
-        Self { sweep: &|_| Vec::new(), remarks: &|_| Vec::new(), picture: &plot::of_rows }
+        Self { sweep: &|_| Vec::new(), remarks: &|_| Vec::new(), picture: &plot::of_rows, inputs: String::new() }
     }
 }
 
@@ -50,21 +55,42 @@ pub fn simulate<E: Experiment>(
     experiments: &[E],
     extras: &Extras,
 ) -> Result<ExitStatus> {
-    let Extras { sweep, remarks, picture } = *extras;
+    let Extras { sweep, remarks, picture, .. } = *extras;
     let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    experiments.iter().try_for_each(|experiment| refuse_impossible_memory(experiment, threads))?;
+    let merged = !config.trials_from.is_empty();
+    if !merged {
+        experiments.iter().try_for_each(|experiment| refuse_impossible_memory(experiment, threads))?;
+    }
+    let layout = layout(command, config, invocation, experiments, extras);
     let mut destinations = Destinations::open(config)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.with_context(|| format!("--threads {threads}: the threads could not be started"))?;
     pool.install(|| {
-        let trials = match config.trials {
-            Some(trials) => vec![trials; experiments.len()],
-            None => plan::plan(experiments, sweep, &config.rates, config.seed)?,
+        let (recorded, trials) = match merged {
+            true => Recorded::of_shards(&config.trials_from, &layout)?,
+            false => {
+                let trials = match config.trials {
+                    Some(trials) => vec![trials; experiments.len()],
+                    None => plan::plan(experiments, sweep, &config.rates, config.seed)?,
+                };
+                (Recorded::nothing(experiments.len()), trials)
+            }
         };
-        let operations = refuse_endless_run(config, experiments, &trials, threads)?;
-        note(config, &trials);
+        let operations = if merged { 0.0 } else { refuse_endless_run(config, experiments, &trials, threads)? };
+        let (recorded, begin) = match destinations.per_trial() {
+            Some(PerTrialFile::Resumed(file)) => {
+                let (recorded, left) = Recorded::of_interrupted(file, &layout, &trials)?;
+                if left == Left::Everything {
+                    destinations.discard_per_trial();
+                }
+                (recorded, if left == Left::Nothing { Begin::Header } else { Begin::Rows })
+            }
+            _ => (recorded, Begin::Header),
+        };
+        note(config, &trials, &recorded);
         let progress = Progress::new(operations, config.quiet);
-        let outcomes = run(command, config, experiments, &trials, &progress, &mut destinations);
+        let run = Run { config, layout: &layout, trials: &trials, recorded: &recorded, begin, progress: &progress };
+        let outcomes = run.outcomes(experiments, &mut destinations);
         progress.finish();
         let outcomes = outcomes?;
         if config.shard.is_some() {
@@ -91,39 +117,69 @@ pub fn simulate<E: Experiment>(
     })
 }
 
-/// Runs every point, writing per-trial rows on the way.
-fn run<E: Experiment>(
+/// What the run's file of trials looks like.
+fn layout<E: Experiment>(
     command: &str,
     config: &Config,
+    invocation: &str,
     experiments: &[E],
-    trials: &[u64],
-    progress: &Progress,
-    destinations: &mut Destinations,
-) -> Result<Vec<Outcome>> {
+    extras: &Extras,
+) -> Layout {
     let fields = RunFields {
         command: command.to_string(),
         seed: config.seed,
         law: config.law,
         precision: config.precision.to_string(),
+        inputs: extras.inputs.clone(),
+        shard: config.shard,
+        invocation: invocation.to_string(),
     };
-    let measures = experiments.first().map(Experiment::measures).unwrap_or_default();
-    let mut writer = (destinations.per_trial())
-        .map(|file| PerTrialWriter::new(file as &mut dyn Write, fields, &measures))
-        .transpose()?;
-    let mut outcomes = Vec::with_capacity(experiments.len());
-    for (experiment, &trials) in experiments.iter().zip(trials) {
-        let (sizes, mask) = (experiment.sizes(), experiment.mask());
-        let range = config.shard.map_or(0..trials, |shard| shard.trials(trials));
-        let claims = experiment.claims();
-        let mut series = Series::new(&claims, trials);
-        let columns = engine::run(experiment, config.seed, range, progress, |trial, values| {
-            series.push(values);
-            writer.as_mut().map_or(Ok(()), |writer| writer.write((sizes, mask.as_deref()), trials, trial, values))
-        })?;
-        outcomes.push(Outcome { sizes, mask, trials, claims, columns, series: series.finish() });
+    Layout::new(&fields, experiments)
+}
+
+/// A run of planned trials, some of which may be recorded.
+struct Run<'a> {
+    config: &'a Config,
+    layout: &'a Layout,
+    trials: &'a [u64],
+    recorded: &'a Recorded,
+    begin: Begin,
+    progress: &'a Progress,
+}
+
+impl Run<'_> {
+    /// Reads what is recorded and draws the rest, point by point, writing per-trial rows on the way.
+    fn outcomes<E: Experiment>(&self, experiments: &[E], destinations: &mut Destinations) -> Result<Vec<Outcome>> {
+        // Recorded trials go into a new file, and are in one that is gone on with.
+        let copies = !matches!(destinations.per_trial(), Some(PerTrialFile::Resumed(_)));
+        let mut writer = (destinations.per_trial())
+            .map(|file| PerTrialWriter::new(file as &mut dyn Write, self.layout, self.begin))
+            .transpose()?;
+        let mut outcomes = Vec::with_capacity(experiments.len());
+        for (point, (experiment, &trials)) in experiments.iter().zip(self.trials).enumerate() {
+            let Range { start, end } = self.layout.trials(trials);
+            let claims = experiment.claims();
+            let mut series = Series::new(&claims, trials);
+            let mut columns = ColumnMoments::new(experiment.measures().len());
+            let mut fold = |trial: u64, values: &[f64], is_written: bool| {
+                columns.push(values);
+                series.push(values);
+                match writer.as_mut() {
+                    Some(writer) if !is_written => writer.write(point, trials, trial, values),
+                    _ => Ok(()),
+                }
+            };
+            let next = self.recorded.replay(self.layout, point, start, |trial, values| fold(trial, values, !copies))?;
+            // What an earlier run drew moves the bar too.
+            self.progress.advance((next - start) as f64 * experiment.operations());
+            let seed = self.config.seed;
+            engine::draw(experiment, seed, next..end, self.progress, |trial, values| fold(trial, values, false))?;
+            let (sizes, mask) = (experiment.sizes(), experiment.mask());
+            outcomes.push(Outcome { sizes, mask, trials, claims, columns, series: series.finish() });
+        }
+        writer.map(PerTrialWriter::finish).transpose()?;
+        Ok(outcomes)
     }
-    writer.map(PerTrialWriter::finish).transpose()?;
-    Ok(outcomes)
 }
 
 /// Fills in what all rows of a run share.
@@ -138,9 +194,14 @@ fn describe(row: Row, command: &str, config: &Config) -> Row {
 }
 
 /// One line on what is run, unless the user wants none.
-fn note(config: &Config, trials: &[u64]) {
+fn note(config: &Config, trials: &[u64], recorded: &Recorded) {
     if config.quiet {
         return;
+    }
+    match (config.trials_from.len(), recorded.trials()) {
+        (0, 0) => {}
+        (0, rows) => eprintln!("attn: {rows} trials are there already and are not drawn again"),
+        (files, rows) => eprintln!("attn: {rows} trials from {files} file{}", if files == 1 { "" } else { "s" }),
     }
     let (least, most) = (trials.iter().min().unwrap_or(&0), trials.iter().max().unwrap_or(&0));
     let trials = if least == most { least.to_string() } else { format!("{least} to {most}") };

@@ -60,7 +60,7 @@ pub fn is_large<E: Experiment>(experiment: &E) -> bool {
 
 /// Runs `trials` of `experiment` and folds them in trial order, so that neither threads nor rounds change a bit.
 ///
-/// `each` sees every trial's values in order (for the per-trial file); its error stops the run.
+/// `each` sees every trial's values in order; its error stops the run.
 ///
 /// # Errors
 /// Whatever `each` returns.
@@ -72,6 +72,26 @@ pub fn run<E: Experiment>(
     mut each: impl FnMut(u64, &[f64]) -> Result<()>,
 ) -> Result<ColumnMoments> {
     let mut columns = ColumnMoments::new(experiment.measures().len());
+    draw(experiment, seed, trials, progress, |trial, values| {
+        columns.push(values);
+        each(trial, values)
+    })?;
+    Ok(columns)
+}
+
+/// Runs `trials` of `experiment` and hands their values to `each` in trial order; its error stops the run.
+///
+/// A value that is not finite is handed on as NaN, so that what is read back from a per-trial file, where it is an empty field, is folded alike.
+///
+/// # Errors
+/// Whatever `each` returns.
+pub fn draw<E: Experiment>(
+    experiment: &E,
+    seed: u64,
+    trials: Range<u64>,
+    progress: &Progress,
+    mut each: impl FnMut(u64, &[f64]) -> Result<()>,
+) -> Result<()> {
     let workspaces = Mutex::new(Vec::new());
     let inside = if is_large(experiment) { Inside::Parallel } else { Inside::Sequential };
     let round = ((OPERATIONS_PER_ROUND / experiment.operations()) as u64).clamp(1, LONGEST_ROUND);
@@ -80,7 +100,8 @@ pub fn run<E: Experiment>(
         let stream = TrialStream::new(seed, point, trial as u32);
         let mut workspace: E::Workspace =
             workspaces.lock().expect("no trial panics while it holds the lock").pop().unwrap_or_default();
-        let values = experiment.trial(&stream, inside, &mut workspace);
+        let mut values = experiment.trial(&stream, inside, &mut workspace);
+        values.iter_mut().filter(|value| !value.is_finite()).for_each(|value| *value = f64::NAN);
         workspaces.lock().expect("no trial panics while it holds the lock").push(workspace);
         values
     };
@@ -92,11 +113,10 @@ pub fn run<E: Experiment>(
             Inside::Parallel => (start..end).map(one).collect(),
         };
         for (trial, values) in (start..end).zip(&values) {
-            columns.push(values);
             each(trial, values)?;
         }
         progress.advance((end - start) as f64 * experiment.operations());
         start = end;
     }
-    Ok(columns)
+    Ok(())
 }

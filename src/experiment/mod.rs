@@ -66,6 +66,26 @@ pub struct Shard {
     pub of: u64,
 }
 
+impl std::fmt::Display for Shard {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.index, self.of)
+    }
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    /// Reads `I/K`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rule = "must be I/K with 1 ≤ I ≤ K, for example 2/8";
+        let (index, of) = text.split_once('/').ok_or(rule)?;
+        match (index.parse::<u64>(), of.parse::<u64>()) {
+            (Ok(index), Ok(of)) if index >= 1 && index <= of => Ok(Self { index, of }),
+            _ => Err(rule.to_string()),
+        }
+    }
+}
+
 impl Shard {
     /// The trials of this shard out of `trials`: contiguous, without gap or overlap, as equal as can be.
     pub fn trials(self, trials: u64) -> std::ops::Range<u64> {
@@ -87,6 +107,15 @@ pub enum Inside {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shards_are_read_and_written() {
+        assert_eq!("2/8".parse(), Ok(Shard { index: 2, of: 8 }));
+        assert_eq!(Shard { index: 2, of: 8 }.to_string(), "2/8");
+        for wrong in ["0/8", "9/8", "2", "a/b", "2/", ""] {
+            assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn shards_cover_every_trial_once() {

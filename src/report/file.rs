@@ -176,8 +176,13 @@ fn direct(file: File) -> BufWriter<PipeTolerant<File>> {
     BufWriter::new(PipeTolerant::new(file))
 }
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
+pub(super) fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write '{}': {}", path.display(), cause(error)))
+}
+
+/// The system's words for an error, without its number.
+pub fn reason(error: &io::Error) -> String {
+    cause(error)
 }
 
 /// The system's words without "(os error 13)" and without the temporary's name, which nobody typed.
@@ -205,6 +210,33 @@ fn standard_stream(path: &Path) -> Option<Stream> {
         }
         _ => None,
     }
+}
+
+/// The regular file that `path` means, there already or not, in a folder that is there.
+pub(super) fn destination(path: &Path) -> io::Result<PathBuf> {
+    if path.as_os_str().is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is empty"));
+    }
+    let destination = follow_links(path)?;
+    match fs::metadata(&destination) {
+        Ok(found) if found.is_dir() => return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")),
+        Ok(found) if !found.is_file() => {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if ends_with_separator(&destination) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path must end with the name of a file"));
+    }
+    check_folder(folder_of(&destination))?;
+    Ok(destination)
+}
+
+/// Makes a rename in a file's folder durable, as far as the system lets us.
+pub(super) fn sync_folder_of(path: &Path) {
+    sync_folder(folder_of(path));
 }
 
 /// The end of a chain of symbolic links, whether it exists or not.

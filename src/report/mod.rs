@@ -3,9 +3,10 @@
 //! A [`row::Row`] is one statistic at one parameter point. The same rows become a table for people ([`table`]), the tidy
 //! CSV that is the contract with other programs ([`csv`]), [`json`], [`markdown`] and a picture ([`plot`]). Which form, and
 //! where it goes, is decided by [`mod@format`]; [`mod@file`] writes files whole or not at all, also when the program is
-//! interrupted ([`interrupt`]); [`stdout`] writes to a pipe that may close.
+//! interrupted ([`interrupt`]), [`partial`] files that a later run goes on with; [`stdout`] writes to a pipe that may close.
 
 pub mod claims;
+pub mod command_line;
 pub mod cost;
 pub mod csv;
 pub mod file;
@@ -16,6 +17,7 @@ pub mod json;
 pub mod junit;
 pub mod markdown;
 pub mod number;
+pub mod partial;
 pub mod plot;
 
 pub mod record;
@@ -27,6 +29,7 @@ pub mod table;
 pub use cost::CostRow;
 pub use file::AtomicFile;
 pub use format::Format;
+pub use partial::PartialFile;
 pub use record::Record;
 pub use row::{Row, TheoryKind, Verdict};
 

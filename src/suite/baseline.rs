@@ -19,7 +19,7 @@ const MISS: f64 = 1e-3;
 const POINT: [&str; 10] =
     ["command", "d_k", "n_queries", "n_keys", "mask", "entries", "mean", "sd", "correlation", "precision"];
 /// Columns that are neither measured nor part of the point.
-const OTHERS: [&str; 6] = ["version", "seed", "trials", "trial", "shard", "invocation"];
+const OTHERS: [&str; 7] = ["version", "seed", "trials", "trial", "inputs", "shard", "invocation"];
 
 /// The trials of one parameter point.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +71,10 @@ impl PerTrial {
         }
         if points.is_empty() {
             return Err("holds no trials".to_string());
+        }
+        // A sweep's points need not measure the same: a column without any value is none of the point's.
+        for point in points.values_mut() {
+            point.columns.retain(|_, values| values.iter().any(|value| value.is_finite()));
         }
         Ok(Self { points })
     }

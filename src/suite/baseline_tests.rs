@@ -70,13 +70,15 @@ fn points_and_columns_that_only_one_run_has_are_without_data() {
 }
 
 #[test]
-fn a_value_that_is_missing_now_is_rejected_and_one_that_was_never_there_is_noted() {
+fn a_value_that_is_missing_now_is_rejected_and_a_column_without_any_is_none() {
     let before = file(3, "a", |trial| vec![noise(trial, 1)]);
     let lost = |trial: u64| if trial == 5 { f64::NAN } else { noise(trial, 1) };
     assert_eq!(verdicts(&before, &file(3, "a", |trial| vec![lost(trial)]))[0].1, ClaimVerdict::Rejected);
     assert_eq!(verdicts(&before, &file(4, "a", |trial| vec![lost(trial)]))[0].1, ClaimVerdict::Rejected);
-    let never = file(3, "a", |_| vec![f64::NAN]);
-    assert_eq!(verdicts(&never, &never)[0].1, ClaimVerdict::Noted);
+    // A column without any value is none.
+    let never = file(3, "a,b", |trial| vec![f64::NAN, noise(trial, 1)]);
+    assert_eq!(verdicts(&never, &never).len(), 1);
+    assert_eq!(verdicts(&file(3, "a,b", |trial| vec![1.0, noise(trial, 1)]), &never)[1].1, ClaimVerdict::Error);
 }
 
 #[test]

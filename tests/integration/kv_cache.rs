@@ -98,7 +98,6 @@ fn bad_input_is_one_line_that_names_option_value_and_rule() {
         (&["-n", "4000000000"], "at most 1048576 tokens"),
         (&["--dk", "4000000000", "-n", "3"], "at most 4194304"),
         (&["-m", "1000000", "--dk", "512", "-n", "3"], "at most 268435456"),
-        (&["-n", "8,16", "--per-trial", "t.csv"], "--per-trial: needs one number of --queries"),
     ] {
         let output = attn(arguments);
         let error = text(&output.stderr);

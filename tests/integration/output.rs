@@ -125,7 +125,7 @@ fn json_carries_the_same_rows_number_for_number() {
     let json = attn(&format!("{SMALL} --format json")).stdout;
     let value: Value = serde_json::from_str(&json).expect("valid JSON");
     assert_eq!(value["command"], "variance");
-    assert_eq!(value["invocation"], format!("attn {SMALL} --format json"));
+    assert_eq!(value["invocation"], "attn variance --dk 5 --queries 16 --trials 20");
     assert_eq!(value["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(value["seed"], 0);
     let parsed = value["rows"].as_array().expect("an array");
@@ -150,15 +150,19 @@ fn json_carries_the_same_rows_number_for_number() {
 #[test]
 fn the_invocation_in_json_is_what_a_shell_reads_back() {
     let folder = folder();
-    let words = "variance --queries 16 --dk 5 --trials 20 --format json --per-trial";
-    let run = crate::program::attn_words(
-        folder.path(),
-        &words.split_whitespace().chain(["it's here.csv"]).collect::<Vec<_>>(),
-    );
+    // Where results go, and what does not matter to them, is left out; the rest stands in the order of the options in the program.
+    let words = "variance --quiet --trials 20 -n 16 --mean -0.5 --format json --threads 1 --dk";
+    let run = crate::program::attn_words(folder.path(), &words.split_whitespace().chain(["3, 5"]).collect::<Vec<_>>());
     let value: Value = serde_json::from_str(&run.stdout).expect("valid JSON");
     // Quoted by hand after POSIX 2.2.2.
-    assert_eq!(value["invocation"], format!(r"attn {words} 'it'\''s here.csv'"));
-    assert_eq!(names(folder.path()), ["it's here.csv"]);
+    assert_eq!(value["invocation"], "attn variance --dk '3, 5' --queries 16 --trials 20 --mean=-0.5");
+    // What is no run of trials says all that was typed.
+    let run = crate::program::attn_words(
+        folder.path(),
+        &["complexity", "-qn", "16", "--dk", "4", "--time-budget", "1ms", "--format", "json"],
+    );
+    let value: Value = serde_json::from_str(&run.stdout).expect("valid JSON");
+    assert_eq!(value["invocation"], "attn complexity -qn 16 --dk 4 --time-budget 1ms --format json");
 }
 
 #[test]
@@ -270,4 +274,18 @@ fn a_row_rejected_for_an_overflow_says_so_below_the_table() {
         words.contains("rejected logit_mean, logit_variance, logit_kurtosis: the estimate does not exist, an overflow"),
         "{words}"
     );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn help_and_version_on_a_full_disk_are_an_error_in_one_line() {
+    for option in ["--help", "--version", "variance --help"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let mut command = std::process::Command::new(crate::program::ATTN);
+        let output = command.args(option.split(' ')).stdout(full).output().expect("the program starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{option}: {error}");
+        assert!(error.starts_with("attn: error: cannot write to standard output: No space left"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
 }

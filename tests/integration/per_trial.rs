@@ -31,13 +31,16 @@ fn the_columns_are_the_run_and_then_every_measure_of_every_scale() {
             "command,version,seed,d_k,n_queries,n_keys,mask,entries,mean,sd,correlation,precision,trials,trial,\
              q_mean,q_variance,k_mean,k_variance,qk_correlation,\
              logit_mean:none,logit_variance:none,logit_second_moment:none,logit_fourth_moment:none,logit_kurtosis_linear:none,\
-             logit_mean:0.25,logit_variance:0.25,logit_second_moment:0.25,logit_fourth_moment:0.25,logit_kurtosis_linear:0.25"
+             logit_mean:0.25,logit_variance:0.25,logit_second_moment:0.25,logit_fourth_moment:0.25,logit_kurtosis_linear:0.25,\
+             inputs,shard,invocation"
         )
     );
     let version = env!("CARGO_PKG_VERSION");
     for (index, line) in text.lines().skip(1).enumerate() {
         let start = format!("variance,{version},17,5,7,11,,normal,0,1.5,0,f64,3,{index},");
         assert!(line.starts_with(&start), "{line}");
+        let end = ",,,\"attn variance --dk 5 --queries 7 --keys 11 --trials 3 --sd 1.5 --scale none,0.25 --seed 17\"";
+        assert!(line.ends_with(end), "{line}");
     }
     assert_eq!(text.lines().count(), 1 + 3);
 }
