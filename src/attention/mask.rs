@@ -195,6 +195,32 @@ impl Mask {
         Self { queries, keys, pattern: Pattern::Cells(cells) }
     }
 
+    /// A mask that shows each query one range of keys.
+    ///
+    /// # Panics
+    /// If a range is reversed or reaches beyond the keys.
+    pub fn from_ranges(keys: usize, ranges: Vec<Range<usize>>) -> Self {
+        let fits = |range: &Range<usize>| range.start <= range.end && range.end <= keys;
+        assert!(ranges.iter().all(fits), "a range of visible keys lies among the keys");
+        Self { queries: ranges.len(), keys, pattern: Pattern::Ranges(ranges) }
+    }
+
+    /// The same cells, kept as ranges if each query sees one range of keys.
+    pub fn compact(self) -> Self {
+        let Pattern::Cells(cells) = &self.pattern else { return self };
+        let range = |row: &[bool]| {
+            let Some(start) = row.iter().position(|&visible| visible) else { return Some(0..0) };
+            let length = row[start..].iter().position(|&visible| !visible).unwrap_or(row.len() - start);
+            let end = start + length;
+            row[end..].iter().all(|&visible| !visible).then_some(start..end)
+        };
+        let rows = cells.chunks(self.keys.max(1));
+        match rows.map(range).collect::<Option<Vec<_>>>() {
+            Some(ranges) if ranges.len() == self.queries => Self::from_ranges(self.keys, ranges),
+            _ => self,
+        }
+    }
+
     /// Number of queries n.
     pub fn queries(&self) -> usize {
         self.queries
