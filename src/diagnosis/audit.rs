@@ -11,9 +11,9 @@ use super::explain::{Cause, explain};
 use super::finding::{Check, Finding, Place, Verdict, joined};
 use super::matrix::{Head, Matrix};
 use super::model::{Cap, Hidden, MaskUse, Misfit, Model};
-use super::progress::Steps;
 use super::naming::Sizes;
 use super::output_search::{explain_output, recover_weights};
+use super::progress::Steps;
 use super::summary::{HeadSummary, findings as summary_findings, summarise};
 use super::survey::{RowFacts, row_sums, survey, survey_of_model};
 

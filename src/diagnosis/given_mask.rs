@@ -59,7 +59,8 @@ impl GivenMask {
             }
             let hides = |number: &&f64| **number <= HIDES && number.is_finite();
             fill = row.iter().rfind(hides).copied().or(fill);
-            row.iter_mut().for_each(|number| *number = if number.is_finite() && *number > HIDES { *number } else { 0.0 });
+            row.iter_mut()
+                .for_each(|number| *number = if number.is_finite() && *number > HIDES { *number } else { 0.0 });
             // Memory is only taken once there is something to keep.
             if query < mask.rows && (!added.is_empty() || row.iter().any(|&number| number != 0.0)) {
                 added.resize(query * keys, 0.0);

@@ -43,6 +43,7 @@ pub mod evidence;
 pub mod explain;
 pub mod finding;
 pub mod given_mask;
+mod mask_counts;
 pub mod mask_numbers;
 pub mod mask_pattern;
 pub mod matrix;

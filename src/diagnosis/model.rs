@@ -164,17 +164,28 @@ impl Model {
         if self.columns() == Columns::Visible && row.span.is_solid {
             return;
         }
-        for key in reach {
-            if self.shows(row, key) {
-                continue;
+        let (flags, shown) = match self.mask {
+            MaskUse::Ignored => return,
+            MaskUse::Contract => (row.visible, true),
+            MaskUse::Inverted => (row.visible, false),
+            MaskUse::Observed => (row.observed.unwrap_or(row.visible), true),
+        };
+        // The match outside the loop, so that it vectorises.
+        let mut select = |fill: f64| {
+            for (logit, &flag) in logits[reach.clone()].iter_mut().zip(&flags[reach.clone()]) {
+                *logit = if flag == shown { *logit } else { fill };
             }
-            match self.hidden {
-                Hidden::Excluded => logits[key] = f64::NEG_INFINITY,
-                Hidden::Multiplied => logits[key] = 0.0,
-                Hidden::Replaced(fill) => logits[key] = fill,
-                Hidden::Added(fill) => logits[key] += fill,
-                Hidden::ZeroedAfter | Hidden::AddedAfter(_) => {}
+        };
+        match self.hidden {
+            Hidden::Excluded => select(f64::NEG_INFINITY),
+            Hidden::Multiplied => select(0.0),
+            Hidden::Replaced(fill) => select(fill),
+            Hidden::Added(fill) => {
+                for (logit, &flag) in logits[reach.clone()].iter_mut().zip(&flags[reach]) {
+                    *logit += if flag == shown { 0.0 } else { fill };
+                }
             }
+            Hidden::ZeroedAfter | Hidden::AddedAfter(_) => {}
         }
     }
 }

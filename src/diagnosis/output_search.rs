@@ -292,9 +292,8 @@ impl Search<'_> {
             self.output.row(row.view(&evidence.key_norms).query, observed);
         }
         let scaled = |scale: f64, model: &Model| self.output_of(&Model { scale, ..model.clone() }, &prepared);
-        let squares_at = |scale: f64| -> f64 {
-            scaled(scale, start).iter().zip(&observed).map(|(a, b)| (a - b).powi(2)).sum()
-        };
+        let squares_at =
+            |scale: f64| -> f64 { scaled(scale, start).iter().zip(&observed).map(|(a, b)| (a - b).powi(2)).sum() };
         let mut model = start.clone();
         if from == Start::Grid {
             let grid = (-12..=12).map(|step| start.scale * 2f64.powf(f64::from(step) / 2.0));

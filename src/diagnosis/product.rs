@@ -126,3 +126,36 @@ impl PackedValues {
         self.multiply(left, &mut values, magnitudes, work);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::matrix::{Numbers, Storage};
+
+    #[test]
+    fn products_are_the_sums_of_their_definition() {
+        // Two chunks and a part of a third; whole numbers, so that every sum is exact.
+        let (rows, keys, width) = (3, 2 * CHUNK + 5, 7);
+        let number = |index: usize| ((index * 37) % 101) as f64 - 50.0;
+        let mut values: Vec<f64> = (0..keys * width).map(number).collect();
+        values[11] = f64::NAN;
+        let mut left: Vec<f64> = (0..rows * keys).map(|index| number(index * 3 + 1)).collect();
+        // No weight at all on the second chunk.
+        left.chunks_mut(keys).for_each(|row| row[CHUNK..2 * CHUNK].fill(0.0));
+        let packed = PackedValues::new(&Matrix::new(keys, width, Storage::F64, Numbers::F64(values.clone())));
+        values[11] = 0.0;
+        let (mut found, mut magnitudes) = (vec![1.0; rows * width], vec![1.0; rows * width]);
+        packed.multiply(&left, &mut found, &mut magnitudes, &mut ProductWorkspace::new());
+        for row in 0..rows {
+            for channel in 0..width {
+                let sum = |size: &dyn Fn(f64) -> f64| -> f64 {
+                    (0..keys).map(|key| left[row * keys + key] * size(values[key * width + channel])).sum()
+                };
+                assert_eq!(found[row * width + channel], sum(&|value| value));
+                assert_eq!(magnitudes[row * width + channel], sum(&f64::abs));
+            }
+        }
+        let first: f64 = values.iter().step_by(width).map(|value| value.abs()).sum();
+        assert_eq!((packed.magnitude_sums[0], packed.largest, packed.is_finite), (first, 50.0, false));
+    }
+}

@@ -16,6 +16,7 @@
 mod definition;
 mod detection;
 mod heads;
+mod large;
 mod mask;
 mod normalisation;
 mod position;

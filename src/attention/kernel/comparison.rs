@@ -4,8 +4,8 @@
 //! Each loop is plain safe Rust, compiled once for every instruction set. Sums run over [`LANES`] lanes that are added in
 //! order, and nothing is fused, so that all sets give the same bits but for the exponential ([`weigh`]).
 
-use super::attention_loops::AttentionLoops;
 use super::InstructionSet;
+use super::attention_loops::AttentionLoops;
 use super::operands::assert_available;
 
 /// Partial sums of a row.
@@ -261,8 +261,7 @@ fn misfit_plainly(observed: &[f64], predicted: &[f64], bounds: &[f64]) -> RowMis
         }
         found.largest = found.largest.max(largest[lane]);
     }
-    for (index, ((observed, predicted), bound)) in
-        rest_observed.iter().zip(rest_predicted).zip(rest_bounds).enumerate()
+    for (index, ((observed, predicted), bound)) in rest_observed.iter().zip(rest_predicted).zip(rest_bounds).enumerate()
     {
         let difference = (observed - predicted).abs();
         let ratio = ratio(difference, *bound);
@@ -361,3 +360,7 @@ fn moments_plainly(numbers: &[f64]) -> (f64, f64) {
     }
     (mean, total(squares) + rest.iter().map(|number| (number - mean).powi(2)).sum::<f64>())
 }
+
+#[cfg(test)]
+#[path = "comparison_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! Errors as large as the arithmetic explains.
 
 use super::HeadContext;
+use crate::diagnosis::evidence::Precisions;
 use crate::diagnosis::explain::Cause;
 use crate::diagnosis::finding::{Check, Finding, Verdict, significant};
 use crate::diagnosis::matrix::Storage;
@@ -139,8 +140,19 @@ fn narrower_type(context: &HeadContext<'_>) -> Option<Storage> {
     let relative_scale = (fit.scale / context.model.scale - 1.0).abs();
     [Storage::F16, Storage::Bf16].into_iter().find(|&storage| {
         let plain = plain_errors(context, storage);
-        relative_scale < storage.unit_roundoff() && own <= 2.0 * plain && own >= plain / 50.0
+        let is_alike = relative_scale < storage.unit_roundoff() && own <= 2.0 * plain && own >= plain / 50.0;
+        is_alike && fits_in(context, storage)
     })
+}
+
+/// Whether logits and weights of a narrower type explain every weight.
+fn fits_in(context: &HeadContext<'_>, storage: Storage) -> bool {
+    let evidence = context.evidence;
+    let own = evidence.precisions;
+    let weights = if storage.unit_roundoff() > own.weights.unit_roundoff() { storage } else { own.weights };
+    let logits = own.logits.max(storage.unit_roundoff());
+    let narrower = Precisions { logits, weights, ..own };
+    evidence.compare_rows(context.model, &narrower, &evidence.every_row()).fits()
 }
 
 /// Root mean squares of the observed errors, and of a plain computation in the file's types.
