@@ -16,6 +16,9 @@ use crate::attention::{Mask, VisibleKeys};
 /// Rows on which models are tried before the whole is compared.
 const ROWS: usize = 48;
 
+/// Cells on which the scale of each trial is fitted.
+const TRIAL_CELLS: usize = 1 << 17;
+
 /// P = O V⁺ (least squares), with the largest error of a weight that rounding of O leaves; `None` if keys are more than d_v, V is
 /// nearly singular, or an entry is not finite.
 pub fn recover_weights(head: &Head) -> Option<(Matrix, f64)> {
@@ -97,6 +100,8 @@ pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names:
         }
         return Some(result);
     }
+    let trial_rows = (TRIAL_CELLS / evidence.keys.max(1)).clamp(8, ROWS);
+    let fewer: Vec<usize> = few.iter().step_by(few.len().div_ceil(trial_rows).max(1)).copied().collect();
     for (model, cells, causes) in trials(evidence, contract) {
         let at_contract = compare(&model, &cells, &few);
         if at_contract.fits() && compare(&model, &cells, &every).fits() {
@@ -104,7 +109,7 @@ pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names:
         }
         let mut scales = expected_names.to_vec();
         let start = Model { scale: contract.scale, ..model.clone() };
-        scales.extend(search.fit(&start, Start::Grid, &cells, &few).map(|fit| fit.scale));
+        scales.extend(search.fit(&start, Start::Grid, &cells, &fewer).map(|fit| fit.scale));
         for scale in scales {
             let trial = Model { scale, ..model.clone() };
             if compare(&trial, &cells, &few).fits() && compare(&trial, &cells, &every).fits() {

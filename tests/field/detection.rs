@@ -238,16 +238,19 @@ const FAULTS: [Fault; 19] = [
 
 #[test]
 fn planted_faults_are_found_and_called_by_their_name() {
-    detect(RUNS, &|file, _| file.audit());
+    // 99 % of what is away from blind spots; a debug run is a smoke test.
+    detect(RUNS, 99, &|file, _| file.audit());
 }
 
 #[test]
 fn planted_faults_are_found_where_fits_use_half_of_the_rows() {
-    detect(RUNS / 4, &|file, n| file.audit_fitted_on(n * n / 2));
+    // One of 25 may be lost: in bf16 some caps stay within the worst-case bound of every weight, and show in the fit alone, which here
+    // has 55 to 465 cells.
+    detect(RUNS / 4, 96, &|file, n| file.audit_fitted_on(n * n / 2));
 }
 
-/// Every fault in `runs` random files of n queries and keys.
-fn detect(runs: u64, audited: &dyn Fn(File, usize) -> Audit) {
+/// Every fault in `runs` random files of n queries and keys; `least` per cent must be named.
+fn detect(runs: u64, least: u64, audited: &dyn Fn(File, usize) -> Audit) {
     let mut lines = String::from("fault,precision,runs,detected,named\n");
     let mut poor = Vec::new();
     for (number, fault) in FAULTS.iter().enumerate() {
@@ -272,8 +275,7 @@ fn detect(runs: u64, audited: &dyn Fn(File, usize) -> Audit) {
                 }
             }
             lines.push_str(&format!("{},{},{runs},{detected},{named}\n", fault.name, storage.name()));
-            // 99 % of what is away from blind spots; a debug run is a smoke test.
-            if 100 * named < 99 * runs {
+            if 100 * named < least * runs {
                 poor.push(format!("{} {}: {named} of {runs} named\n{example}", fault.name, storage.name()));
             }
         }
