@@ -25,7 +25,7 @@ impl<'a> Steps<'a> {
 
     /// One row is done.
     pub(super) fn row(&self) {
-        if (self.rows.fetch_add(1, Ordering::Relaxed) + 1) % ROWS == 0 {
+        if (self.rows.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(ROWS) {
             self.step();
         }
     }

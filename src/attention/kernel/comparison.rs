@@ -311,13 +311,13 @@ fn logarithm(x: f64) -> f64 {
 #[inline(always)]
 fn weights_plainly(weights: &[f64]) -> RowOfWeights {
     let (mut sums, mut entropies, mut largest) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
-    let mut differences = [0.0; LANES];
+    let mut nothing = [0.0; LANES];
     let mut add = |weights: &[f64; LANES]| {
         for lane in 0..LANES {
             let weight = weights[lane];
             sums[lane] += weight;
-            // 0 for what is finite, else NaN.
-            differences[lane] += weight - weight;
+            // 0 of what is finite, else NaN.
+            nothing[lane] += 0.0 * weight;
             largest[lane] = if weight > largest[lane] { weight } else { largest[lane] };
             let entropy = -weight * logarithm(weight);
             entropies[lane] += if weight >= f64::MIN_POSITIVE { entropy } else { 0.0 };
@@ -332,7 +332,7 @@ fn weights_plainly(weights: &[f64]) -> RowOfWeights {
         sum: total(sums),
         entropy: total(entropies),
         largest: largest.into_iter().fold(0.0, f64::max),
-        is_finite: !total(differences).is_nan(),
+        is_finite: !total(nothing).is_nan(),
     }
 }
 

@@ -120,7 +120,10 @@ pub fn compare_output(
             misfit
         };
         let misfits: Vec<Misfit> = block.queries.iter().enumerate().map(misfit).collect();
-        (block.queries.clear(), block.is_judged.clear(), block.weights.clear(), block.errors.clear());
+        block.queries.clear();
+        block.is_judged.clear();
+        block.weights.clear();
+        block.errors.clear();
         misfits
     };
     let misfits = evidence.map_blocks(rows, columns, Block::default, end, visit);
