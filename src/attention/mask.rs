@@ -411,6 +411,17 @@ mod tests {
     }
 
     #[test]
+    fn cells_that_are_ranges_are_kept_as_ranges_and_others_as_they_are() {
+        let cells = |drawn: &str| drawn.bytes().map(|cell| cell == b'1').collect::<Vec<bool>>();
+        let causal = Mask::from_cells(4, 3, cells("000100110111")).compact();
+        assert_eq!(causal, Mask::from_ranges(3, vec![0..0, 0..1, 0..2, 0..3]));
+        assert_eq!(causal.row(2), VisibleKeys::Range(0..2));
+        let holes = Mask::from_cells(2, 3, cells("101111"));
+        assert_eq!(holes.clone().compact(), holes);
+        assert_eq!(Mask::from_ranges(3, vec![1..3, 2..2]).visible_keys(), [2, 0]);
+    }
+
+    #[test]
     fn a_rule_reads_back_from_its_name() {
         for (name, queries, keys) in [
             ("causal", 4, 4),

@@ -373,3 +373,7 @@ fn contract_mask(head: &Head, declared: Option<&Mask>, queries: usize, keys: usi
     }
     Mask::from_cells(queries, keys, cells).compact()
 }
+
+#[cfg(test)]
+#[path = "evidence_tests.rs"]
+mod tests;

@@ -259,3 +259,24 @@ pub struct Head {
     /// m × d, before the position rotation.
     pub keys_before_rotation: Option<Matrix>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_the_numbers_that_their_bits_say() {
+        // 1, -2, the largest number, the smallest subnormal one of IEEE binary16; and bf16, the upper half of f32.
+        let f16 = Matrix::new(2, 2, Storage::F16, Numbers::Half(vec![0x3C00, 0xC000, 0x7BFF, 0x0001]));
+        assert_eq!(f16.to_f64(), [1.0, -2.0, 65504.0, 2f64.powi(-24)]);
+        let bf16 = Matrix::new(1, 3, Storage::Bf16, Numbers::Half(vec![0x3F80, 0x4049, 0x7F80]));
+        assert_eq!(bf16.to_f64(), [1.0, 3.140625, f64::INFINITY]);
+        let mut row = [0.0; 2];
+        f16.row(1, &mut row);
+        assert_eq!((row, f16.at(0, 1), bf16.at(0, 1)), ([65504.0, 2f64.powi(-24)], -2.0, 3.140625));
+        assert_eq!((f16.computed_in(), bf16.computed_in()), (Storage::F16, Storage::Bf16));
+        // Longer than one batch of conversions.
+        let long = Matrix::new(1, 1031, Storage::F16, Numbers::Half(vec![0x3C00; 1031]));
+        assert_eq!(long.to_f64(), vec![1.0; 1031]);
+    }
+}
