@@ -48,6 +48,10 @@ fn row_by_definition(evidence: &Evidence<'_>, model: &Model, query: usize) -> Mi
     let head = evidence.head;
     let at = |matrix: &Matrix, row: usize, column: usize| matrix.at(row, column);
     let visible = |key: usize| evidence.visible.is_visible(query, key);
+    // Rows without keys are judged by another check.
+    if !(0..KEYS).any(visible) {
+        return Misfit::NONE;
+    }
     let norm = |matrix: &Matrix, row: usize| (0..WIDTH).map(|h| at(matrix, row, h).powi(2)).sum::<f64>().sqrt();
     let logit = |key: usize| {
         let raw: f64 = (0..WIDTH).map(|h| at(&head.queries, query, h) * at(&head.keys, key, h)).sum();
