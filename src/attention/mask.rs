@@ -195,6 +195,32 @@ impl Mask {
         Self { queries, keys, pattern: Pattern::Cells(cells) }
     }
 
+    /// A mask that shows each query one range of keys.
+    ///
+    /// # Panics
+    /// If a range is reversed or reaches beyond the keys.
+    pub fn from_ranges(keys: usize, ranges: Vec<Range<usize>>) -> Self {
+        let fits = |range: &Range<usize>| range.start <= range.end && range.end <= keys;
+        assert!(ranges.iter().all(fits), "a range of visible keys lies among the keys");
+        Self { queries: ranges.len(), keys, pattern: Pattern::Ranges(ranges) }
+    }
+
+    /// The same cells, kept as ranges if each query sees one range of keys.
+    pub fn compact(self) -> Self {
+        let Pattern::Cells(cells) = &self.pattern else { return self };
+        let range = |row: &[bool]| {
+            let Some(start) = row.iter().position(|&visible| visible) else { return Some(0..0) };
+            let length = row[start..].iter().position(|&visible| !visible).unwrap_or(row.len() - start);
+            let end = start + length;
+            row[end..].iter().all(|&visible| !visible).then_some(start..end)
+        };
+        let rows = cells.chunks(self.keys.max(1));
+        match rows.map(range).collect::<Option<Vec<_>>>() {
+            Some(ranges) if ranges.len() == self.queries => Self::from_ranges(self.keys, ranges),
+            _ => self,
+        }
+    }
+
     /// Number of queries n.
     pub fn queries(&self) -> usize {
         self.queries
@@ -382,6 +408,17 @@ mod tests {
         assert_eq!((cells.visible_keys(), cells.fully_masked_rows()), (vec![2, 0], 1));
         assert!(cells.is_visible(0, 2) && !cells.is_visible(0, 1) && !cells.is_visible(1, 2));
         assert_eq!(Mask::all_visible(2, 3).visible_share(), 1.0);
+    }
+
+    #[test]
+    fn cells_that_are_ranges_are_kept_as_ranges_and_others_as_they_are() {
+        let cells = |drawn: &str| drawn.bytes().map(|cell| cell == b'1').collect::<Vec<bool>>();
+        let causal = Mask::from_cells(4, 3, cells("000100110111")).compact();
+        assert_eq!(causal, Mask::from_ranges(3, vec![0..0, 0..1, 0..2, 0..3]));
+        assert_eq!(causal.row(2), VisibleKeys::Range(0..2));
+        let holes = Mask::from_cells(2, 3, cells("101111"));
+        assert_eq!(holes.clone().compact(), holes);
+        assert_eq!(Mask::from_ranges(3, vec![1..3, 2..2]).visible_keys(), [2, 0]);
     }
 
     #[test]

@@ -196,7 +196,13 @@ struct Place {
 impl Place {
     /// The block at `leading`, as rows × columns.
     fn block(&self, leading: &[usize], rows: usize, columns: usize) -> Result<Matrix, String> {
-        let tensor = self.file.read_block(&self.name, leading).map_err(|error| format!("{error:#}"))?;
+        let in_words = |error| format!("{error:#}");
+        let dtype = self.file.info(&self.name).map_err(in_words)?.dtype;
+        if matches!(dtype, DType::F16 | DType::Bf16) {
+            let bits = self.file.read_halves(&self.name, leading).map_err(in_words)?;
+            return Ok(Matrix::new(rows, columns, storage(dtype), Numbers::Half(bits)));
+        }
+        let tensor = self.file.read_block(&self.name, leading).map_err(in_words)?;
         Ok(matrix(tensor, rows, columns))
     }
 }
@@ -261,14 +267,14 @@ fn vectors(
 
 /// Columns `start`..`start + width`.
 fn part(matrix: &Matrix, start: usize, width: usize) -> Matrix {
+    fn cut<T: Copy>(numbers: &[T], columns: usize, start: usize, width: usize) -> Vec<T> {
+        numbers.chunks(columns).flat_map(|row| row[start..start + width].iter().copied()).collect()
+    }
     let columns = matrix.columns;
     let numbers = match &matrix.numbers {
-        Numbers::F32(numbers) => {
-            Numbers::F32(numbers.chunks(columns).flat_map(|row| row[start..start + width].iter().copied()).collect())
-        }
-        Numbers::F64(numbers) => {
-            Numbers::F64(numbers.chunks(columns).flat_map(|row| row[start..start + width].iter().copied()).collect())
-        }
+        Numbers::Half(bits) => Numbers::Half(cut(bits, columns, start, width)),
+        Numbers::F32(numbers) => Numbers::F32(cut(numbers, columns, start, width)),
+        Numbers::F64(numbers) => Numbers::F64(cut(numbers, columns, start, width)),
     };
     Matrix::new(matrix.rows, width, matrix.storage, numbers)
 }

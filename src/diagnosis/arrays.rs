@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use super::audit::Source;
 use super::checks::key_head;
@@ -148,6 +149,8 @@ pub struct ArraySource {
     mask_kind: Option<MaskKind>,
     batches: usize,
     sizes: Sizes,
+    /// The last mask that was read, and of which batch entry and head: most files have one for all.
+    last_mask: Mutex<Option<((usize, usize), GivenMask)>>,
 }
 
 impl ArraySource {
@@ -217,11 +220,26 @@ impl ArraySource {
             model_width: contract.model_width,
             layer: contract.layer,
         };
-        Ok(Self { arrays, contract: contract.clone(), mask_kind, batches, sizes })
+        Ok(Self { arrays, contract: contract.clone(), mask_kind, batches, sizes, last_mask: Mutex::new(None) })
     }
 
     fn matrix(&self, role: Role, batch: usize, head: usize) -> Result<Option<Matrix>, String> {
         self.arrays.get(&role).map(|array| array.at(batch, head)).transpose()
+    }
+
+    fn given_mask(&self, batch: usize, head: usize) -> Result<Option<GivenMask>, String> {
+        let Some(array) = self.arrays.get(&Role::Mask) else { return Ok(None) };
+        let place = (batch.min(array.shape[0] - 1), head.min(array.shape[1] - 1));
+        let mut last = self.last_mask.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, mask)) = last.as_ref().filter(|(of, _)| *of == place) {
+            return Ok(Some(mask.clone()));
+        }
+        let mask = array.at(batch, head)?;
+        let kind = self.mask_kind.unwrap_or_else(|| MaskKind::guess(&mask));
+        let read = GivenMask::read(&mask, kind, self.sizes.queries);
+        let read = GivenMask { kind_is_declared: self.mask_kind.is_some(), ..read };
+        *last = Some((place, read.clone()));
+        Ok(Some(read))
     }
 
     /// The head of `role` that query head `head` uses.
@@ -246,11 +264,7 @@ impl Source for ArraySource {
 
     fn head(&self, batch: usize, head: usize) -> Result<Head, String> {
         let own = |role: Role| self.matrix(role, batch, self.shared(role, head));
-        let mask = own(Role::Mask)?.map(|mask| {
-            let kind = self.mask_kind.unwrap_or_else(|| MaskKind::guess(&mask));
-            let read = GivenMask::read(&mask, kind, self.sizes.queries);
-            GivenMask { kind_is_declared: self.mask_kind.is_some(), ..read }
-        });
+        let mask = self.given_mask(batch, self.shared(Role::Mask, head))?;
         let padding = own(Role::Padding)?.map(|padding| padding.to_f64().iter().map(|&real| real != 0.0).collect());
         Ok(Head {
             batch,

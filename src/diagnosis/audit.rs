@@ -6,14 +6,16 @@ use super::checks::{
     AxisSums, Control, HeadContext, WeightSums, axis_findings, head_findings, order_findings, sinusoidal_findings,
 };
 use super::contract::{Contract, alibi_slope};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, MOST_CELLS};
 use super::explain::{Cause, explain};
 use super::finding::{Check, Finding, Place, Verdict, joined};
 use super::matrix::{Head, Matrix};
-use super::model::{Cap, Hidden, MaskUse, Model};
+use super::model::{Cap, Hidden, MaskUse, Misfit, Model};
 use super::naming::Sizes;
 use super::output_search::{explain_output, recover_weights};
+use super::progress::Steps;
 use super::summary::{HeadSummary, findings as summary_findings, summarise};
+use super::survey::{RowFacts, row_sums, survey, survey_of_model};
 
 /// Cells per head whose sums over batch and heads are taken.
 const AXIS_CELLS: usize = 4096;
@@ -117,28 +119,53 @@ pub fn contract_model(contract: &Contract, sizes: &Sizes, head: usize, has_bias:
     })
 }
 
-/// Audits one attention; `progress` hears after each head how many are done, of how many.
+/// Audits one attention. `progress` hears of each step: how many have been announced, of how many; a step is a block of rows of
+/// one head, whichever thread it is done by.
 ///
 /// # Errors
 /// What the source cannot read, or a scale that cannot be computed.
-pub fn audit(source: &dyn Source, contract: &Contract, progress: &dyn Fn(usize, usize)) -> Result<Audit, String> {
+pub fn audit(
+    source: &dyn Source,
+    contract: &Contract,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Audit, String> {
+    audit_with(source, contract, MOST_CELLS, progress)
+}
+
+/// As [`audit`], with fits on about `most_cells` cells of each head instead of [`MOST_CELLS`]. Every row is compared all the same.
+///
+/// # Errors
+/// As [`audit`].
+pub fn audit_with(
+    source: &dyn Source,
+    contract: &Contract,
+    most_cells: usize,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Audit, String> {
     let sizes = source.sizes();
     let (batches, heads) = (source.batches(), sizes.heads);
     contract_model(contract, &sizes, 0, false)?;
-    let axis = axis_sums(source)?;
+    let mut first = Some(source.head(0, 0)?);
+    let axis = first.as_ref().map(|first| axis_sums(source, first)).transpose()?.flatten();
     let mut findings = match &axis {
         Some((sums, roundoff)) => axis_findings(sums, batches, heads, *roundoff),
         None => Vec::new(),
     };
-    let explained_elsewhere = !findings.is_empty();
+    let mut work = Work {
+        contract,
+        sizes,
+        most_cells,
+        explained_elsewhere: !findings.is_empty(),
+        controls: Vec::new(),
+        steps: Steps::new(batches * heads, sizes.queries, progress),
+    };
     let mut summaries = Vec::new();
-    let mut controls: Vec<(Vec<usize>, f64, Option<Control>)> = Vec::new();
     let (mut unexplained, mut wrong_output) = (Vec::new(), Vec::new());
     for batch in 0..batches {
         for index in 0..heads {
-            let head = source.head(batch, index)?;
+            let head = first.take().map_or_else(|| source.head(batch, index), Ok)?;
             let model = contract_model(contract, &sizes, index, head.bias.is_some())?;
-            let (own, summary) = one_head(&head, contract, &sizes, &model, explained_elsewhere, &mut controls);
+            let (own, summary) = work.head(&head, &model);
             unexplained.extend(is_unexplained(&own).then_some((batch, index)));
             wrong_output.extend(
                 own.iter().any(|f| f.check == Check::Output && f.verdict == Verdict::Fail).then_some((batch, index)),
@@ -149,7 +176,7 @@ pub fn audit(source: &dyn Source, contract: &Contract, progress: &dyn Fn(usize, 
             let of_summary = summary_findings(&summary, sizes.width);
             findings.extend(of_summary.into_iter().filter(|finding| finding.verdict == Verdict::Pass || !is_faulty));
             summaries.push(summary);
-            progress(batch * heads + index + 1, batches * heads);
+            work.steps.end_of_head(batch * heads + index + 1);
         }
     }
     let model_of = |head: &Head| {
@@ -213,61 +240,76 @@ fn heads_pass(findings: &[Finding], batches: usize, heads: usize) -> Option<Find
     Some(finding)
 }
 
-fn one_head(
-    head: &Head,
-    contract: &Contract,
-    sizes: &Sizes,
-    model: &Model,
+/// What stays the same from head to head.
+struct Work<'a> {
+    contract: &'a Contract,
+    sizes: Sizes,
+    most_cells: usize,
     explained_elsewhere: bool,
-    controls: &mut Vec<(Vec<usize>, f64, Option<Control>)>,
-) -> (Vec<Finding>, HeadSummary) {
-    let recovered = if head.weights.is_none() { recover_weights(head) } else { None };
-    let with_weights = recovered.as_ref().map(|(weights, _)| Head { weights: Some(weights.clone()), ..head.clone() });
-    let seen = with_weights.as_ref().unwrap_or(head);
-    let mut evidence = Evidence::new(seen, contract);
-    if let Some((_, floor)) = &recovered {
-        evidence.precisions.floor = *floor;
-        evidence.precisions.smallest = 64.0 * floor;
+    controls: Vec<(Vec<usize>, f64, Option<Control>)>,
+    steps: Steps<'a>,
+}
+
+impl Work<'_> {
+    /// The findings of one head, and its summary.
+    fn head(&mut self, head: &Head, model: &Model) -> (Vec<Finding>, HeadSummary) {
+        let recovered = if head.weights.is_none() { recover_weights(head) } else { None };
+        let floor = recovered.as_ref().map(|(_, floor)| *floor);
+        let with_weights = recovered.map(|(weights, _)| Head { weights: Some(weights), ..head.clone() });
+        let seen = with_weights.as_ref().unwrap_or(head);
+        let mut evidence = Evidence::new(seen, self.contract, self.most_cells);
+        if let Some(floor) = floor {
+            evidence.precisions.floor = floor;
+            evidence.precisions.smallest = 64.0 * floor;
+        }
+        let facts = seen.weights.as_ref().map(|_| survey(&evidence, model, &|| self.steps.row()));
+        let sums = facts.as_deref().map(WeightSums::of);
+        let explanation = match &facts {
+            Some(facts) if !self.explained_elsewhere => {
+                evidence.add_to_sample(rows_that_misfit(facts));
+                let misfit = facts.iter().map(|row| row.misfit).fold(Misfit::NONE, Misfit::merge);
+                Some(explain(&evidence, model, misfit, sums.as_ref()))
+            }
+            Some(_) => None,
+            None => explain_output(&evidence, model, &likely_scales(&self.sizes)),
+        };
+        let context = HeadContext {
+            contract: self.contract,
+            sizes: self.sizes,
+            head: seen,
+            evidence: &evidence,
+            model,
+            sums: sums.as_ref(),
+            explanation: explanation.as_ref(),
+            recovered: floor.is_some(),
+            explained_elsewhere: self.explained_elsewhere,
+        };
+        let findings = head_findings(&context);
+        let scaled = explanation.as_ref().filter(|found| found.causes.contains(&Cause::Scale));
+        let shown = scaled.map_or(model, |found| &found.model);
+        let control = self.control(&evidence, model.scale);
+        let facts = facts.unwrap_or_else(|| survey_of_model(&evidence, shown));
+        (findings, summarise(&evidence, shown, &facts, control))
     }
-    let sums = seen.weights.as_ref().map(weight_sums);
-    let explanation = match &sums {
-        Some(sums) if !explained_elsewhere => {
-            let bound =
-                1e-6 + 8.0 * evidence.precisions.weights.unit_roundoff() * (1.0 + (evidence.queries as f64).sqrt());
-            let over_queries = evidence.queries > 1
-                && sums.columns.iter().all(|sum| (sum - 1.0).abs() <= bound)
-                && sums.rows.iter().any(|sum| (sum - 1.0).abs() > bound);
-            Some(explain(&evidence, model, over_queries))
+
+    /// The control at the head's visible keys and scale, computed once for all heads that are alike.
+    fn control(&mut self, evidence: &Evidence<'_>, scale: f64) -> Option<Control> {
+        let counts = evidence.visible.visible_keys();
+        if let Some((.., control)) = self.controls.iter().find(|(known, of, _)| *known == counts && *of == scale) {
+            return *control;
         }
-        Some(_) => None,
-        None => explain_output(&evidence, model, &likely_scales(sizes)),
-    };
-    let context = HeadContext {
-        contract,
-        sizes: *sizes,
-        head: seen,
-        evidence: &evidence,
-        model,
-        sums: sums.as_ref(),
-        explanation: explanation.as_ref(),
-        recovered: recovered.is_some(),
-        explained_elsewhere,
-    };
-    let findings = head_findings(&context);
-    let shown =
-        explanation.as_ref().filter(|found| found.causes.contains(&Cause::Scale)).map_or(model, |found| &found.model);
-    let counts = evidence.visible.visible_keys();
-    let known = controls.iter().find(|(known, scale, _)| *known == counts && *scale == model.scale);
-    let control = match known {
-        Some((.., control)) => *control,
-        None => {
-            let control = Control::new(&evidence.visible, sizes.width, model.scale);
-            controls.push((counts, model.scale, control));
-            control
-        }
-    };
-    let summary = summarise(&evidence, shown, control);
-    (findings, summary)
+        let control = Control::new(&evidence.visible, self.sizes.width, scale);
+        self.controls.push((counts, scale, control));
+        control
+    }
+}
+
+/// Rows that a fit must not miss: the first and the last that leave the contract, and the one farthest from it.
+fn rows_that_misfit(facts: &[RowFacts]) -> Vec<usize> {
+    let leaves = |query: &usize| !facts[*query].misfit.fits();
+    let worst = (0..facts.len()).max_by(|a, b| facts[*a].misfit.ratio.total_cmp(&facts[*b].misfit.ratio));
+    let first = (0..facts.len()).find(leaves);
+    first.into_iter().chain((0..facts.len()).rfind(leaves)).chain(first.and(worst)).collect()
 }
 
 /// Scales that are tried where only the output is there.
@@ -278,34 +320,14 @@ fn likely_scales(sizes: &Sizes) -> Vec<f64> {
     scales
 }
 
-/// Sums of the weights over keys and over queries.
-pub fn weight_sums(weights: &Matrix) -> WeightSums {
-    let mut sums = WeightSums { columns: vec![0.0; weights.columns], ..WeightSums::default() };
-    let mut row = vec![0.0; weights.columns];
-    for query in 0..weights.rows {
-        weights.row(query, &mut row);
-        let total: f64 = row.iter().sum();
-        sums.rows.push(if row.iter().all(|weight| weight.is_finite()) { total } else { f64::NAN });
-        if !row.iter().all(|weight| weight.is_finite()) {
-            sums.broken_rows.push(query);
-            continue;
-        }
-        for (sum, weight) in sums.columns.iter_mut().zip(&row) {
-            *sum += weight;
-        }
-    }
-    sums
-}
-
 /// Sums over batch and heads, if rows of the first head do not sum to 1 and there is an axis to sum over.
-fn axis_sums(source: &dyn Source) -> Result<Option<(AxisSums, f64)>, String> {
+fn axis_sums(source: &dyn Source, first: &Head) -> Result<Option<(AxisSums, f64)>, String> {
     let (batches, heads) = (source.batches(), source.sizes().heads);
-    let first = source.head(0, 0)?;
     let Some(weights) = &first.weights else { return Ok(None) };
     let roundoff = weights.storage.unit_roundoff();
-    let sums = weight_sums(weights);
+    let sums = row_sums(weights);
     // Rows without keys are 0 by convention.
-    let far = sums.rows.iter().copied().filter(|sum| sum.is_finite() && *sum != 0.0);
+    let far = sums.iter().copied().filter(|sum| sum.is_finite() && *sum != 0.0);
     let row = far.max_by(|a, b| (a - 1.0).abs().total_cmp(&(b - 1.0).abs())).unwrap_or(1.0);
     if batches * heads == 0 || (row - 1.0).abs() <= 1e-6 + 16.0 * roundoff * (1.0 + (weights.columns as f64).sqrt()) {
         return Ok(None);

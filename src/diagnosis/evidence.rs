@@ -1,14 +1,22 @@
 //! The cells of one head, row by row: raw logits beside the observed weights, and what the contract says of each cell.
 
+use std::ops::Range;
+use std::sync::OnceLock;
+
 use rayon::prelude::*;
 
 use super::contract::Contract;
-use super::matrix::{Head, Storage};
+use super::matrix::{Head, Matrix, Storage};
 use super::model::{Misfit, Model, compare_row};
-use crate::attention::{Alignment, Mask};
+use super::rows::{RowBuffer, Scratch, Span};
+use crate::attention::kernel::{InstructionSet, PackedKeys, PackedQueries, packed_logits};
+use crate::attention::{Alignment, Mask, VisibleKeys};
 
 /// Cells kept at once for fits; larger heads are fitted on evenly spread rows, and compared on all.
-const MOST_CELLS: usize = 1 << 20;
+pub const MOST_CELLS: usize = 1 << 20;
+
+/// Rows whose logits are formed together: enough for the product, few enough to stay in cache.
+const BLOCK: usize = 28;
 
 /// What the arithmetic may do, from the types in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,48 +56,15 @@ impl Precisions {
     }
 }
 
-/// One query's cells.
-#[derive(Debug, Clone, Copy)]
-pub struct RowView<'a> {
-    /// The query.
-    pub query: usize,
-    /// Key at which the query stands.
-    pub position: i64,
-    /// Width of queries and keys.
-    pub width: usize,
-    /// Raw logits.
-    pub raw: &'a [f64],
-    /// Observed weights; empty if there are none.
-    pub weights: &'a [f64],
-    /// Cells the contract shows.
-    pub visible: &'a [bool],
-    /// Cells found to be visible, once that is known.
-    pub observed: Option<&'a [bool]>,
-    /// Finite numbers of an additive mask.
-    pub added: &'a [f64],
-    /// The bias.
-    pub bias: &'a [f64],
-    /// ‖q‖.
-    pub query_norm: f64,
-    /// ‖k‖ of every key.
-    pub key_norms: &'a [f64],
-}
-
-impl RowView<'_> {
-    /// |position − key|.
-    pub fn distance(&self, key: usize) -> f64 {
-        (self.position - key as i64).unsigned_abs() as f64
-    }
-
-    /// Whether a weight of the row is not a finite number.
-    pub fn is_broken(&self) -> bool {
-        self.weights.iter().any(|weight| !weight.is_finite())
-    }
-
-    /// Whether the contract shows the row any key.
-    pub fn has_keys(&self) -> bool {
-        self.visible.iter().any(|&visible| visible)
-    }
+/// Which raw logits a visit of rows needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Columns {
+    /// Those of every key.
+    All,
+    /// Those of visible keys; what stands at others is unspecified.
+    Visible,
+    /// None: the weights are enough.
+    None,
 }
 
 /// Everything needed to build rows.
@@ -111,65 +86,32 @@ pub struct Evidence<'a> {
     pub offset: i64,
     /// The arithmetic.
     pub precisions: Precisions,
-    /// Keys, d × m.
-    transposed: Vec<f64>,
+    /// K for the product of a block of rows.
+    packed: PackedKeys<f64>,
     /// ‖k‖.
     pub key_norms: Vec<f64>,
     /// Rows for fits.
-    pub sample: Vec<usize>,
+    sample: Vec<usize>,
+    /// Those rows, once they were asked for.
+    sampled: OnceLock<Vec<RowBuffer>>,
     /// Whether the contract has a bias in the file.
     pub has_bias: bool,
     /// The declared window.
     pub window: Option<usize>,
 }
 
-/// One row's own buffers.
-#[derive(Debug, Clone)]
-pub struct RowBuffer {
-    query: usize,
-    position: i64,
-    width: usize,
+/// What a thread needs to visit blocks of rows.
+struct Workspace {
+    packed: PackedQueries<f64>,
+    entries: Vec<f64>,
     raw: Vec<f64>,
-    weights: Vec<f64>,
-    visible: Vec<bool>,
-    /// Cells found to be visible.
-    pub observed: Option<Vec<bool>>,
-    added: Vec<f64>,
-    bias: Vec<f64>,
-    query_norm: f64,
-}
-
-impl RowBuffer {
-    /// Puts what was expected where a weight is 0: what dropout took is no deviation.
-    pub fn keep_where_zero(&mut self, expected: &[f64]) {
-        for (weight, &expected) in self.weights.iter_mut().zip(expected) {
-            if *weight == 0.0 {
-                *weight = expected;
-            }
-        }
-    }
-
-    /// The row as seen by a model.
-    pub fn view<'a>(&'a self, key_norms: &'a [f64]) -> RowView<'a> {
-        RowView {
-            query: self.query,
-            position: self.position,
-            width: self.width,
-            raw: &self.raw,
-            weights: &self.weights,
-            visible: &self.visible,
-            observed: self.observed.as_deref(),
-            added: &self.added,
-            bias: &self.bias,
-            query_norm: self.query_norm,
-            key_norms,
-        }
-    }
+    row: RowBuffer,
+    scratch: Scratch,
 }
 
 impl<'a> Evidence<'a> {
-    /// The evidence of `head` under `contract`.
-    pub fn new(head: &'a Head, contract: &Contract) -> Self {
+    /// The evidence of `head` under `contract`. Fits use about `most_cells` cells (whole rows, at least two), spread evenly.
+    pub fn new(head: &'a Head, contract: &Contract, most_cells: usize) -> Self {
         let (queries, keys, width) = (head.queries.rows, head.keys.rows, head.queries.columns);
         let alignment = contract.causal.as_ref().map_or(Alignment::TopLeft, |causal| *causal.value());
         let causal = contract.causal.is_some() || contract.window.is_some();
@@ -179,20 +121,10 @@ impl<'a> Evidence<'a> {
         };
         let declared = causal.then(|| declared_mask(queries, keys, offset, contract.window));
         let visible = contract_mask(head, declared.as_ref(), queries, keys);
-        let mut transposed = vec![0.0; width * keys];
-        let mut key = vec![0.0; width];
-        let mut key_norms = Vec::with_capacity(keys);
-        for index in 0..keys {
-            head.keys.row(index, &mut key);
-            key_norms.push(key.iter().map(|entry| entry * entry).sum::<f64>().sqrt());
-            for (channel, &entry) in key.iter().enumerate() {
-                transposed[channel * keys + index] = entry;
-            }
-        }
-        let wanted = (MOST_CELLS / keys.max(1)).clamp(2, queries.max(2)).min(queries);
-        let sample = (0..wanted).map(|index| spread(index, wanted, queries)).collect();
-        let precisions = Precisions::of(head, contract.tolerance);
-        let has_bias = head.bias.is_some();
+        let entries = head.keys.to_f64();
+        let key_norms = entries.chunks(width.max(1)).map(norm).collect();
+        let packed = PackedKeys::new(InstructionSet::detect(), &entries, keys, width);
+        let wanted = (most_cells / keys.max(1)).clamp(2, queries.max(2)).min(queries);
         Self {
             head,
             queries,
@@ -201,109 +133,193 @@ impl<'a> Evidence<'a> {
             visible,
             declared,
             offset,
-            precisions,
-            transposed,
+            precisions: Precisions::of(head, contract.tolerance),
+            packed,
             key_norms,
-            sample,
-            has_bias,
+            sample: (0..wanted).map(|index| spread(index, wanted, queries)).collect(),
+            sampled: OnceLock::new(),
+            has_bias: head.bias.is_some(),
             window: contract.window,
         }
     }
 
+    /// The instructions its products are formed with.
+    pub fn instruction_set(&self) -> InstructionSet {
+        self.packed.instruction_set()
+    }
+
+    /// Rows for fits, ascending: all of them, or some that are spread evenly.
+    pub fn sample(&self) -> &[usize] {
+        &self.sample
+    }
+
+    /// Takes `rows` into the sample.
+    pub fn add_to_sample(&mut self, rows: impl IntoIterator<Item = usize>) {
+        self.sample.extend(rows);
+        self.sample.sort_unstable();
+        self.sample.dedup();
+        self.sampled = OnceLock::new();
+    }
+
+    /// In words, if fits use only some of the rows.
+    pub fn sample_in_words(&self) -> Option<String> {
+        (self.sample.len() < self.queries)
+            .then(|| format!("fitted on {} of {} rows, spread evenly", self.sample.len(), self.queries))
+    }
+
     /// The cells of `query`.
     pub fn row(&self, query: usize) -> RowBuffer {
-        let mut row = RowBuffer {
-            query,
-            position: query as i64 + self.offset,
-            width: self.width,
-            raw: vec![0.0; self.keys],
-            weights: Vec::new(),
-            visible: Vec::new(),
-            observed: None,
-            added: vec![0.0; self.keys],
-            bias: vec![0.0; self.keys],
-            query_norm: 0.0,
-        };
-        self.fill(query, &mut row);
-        row
+        let mut rows = self.map_rows(&[query], Columns::All, |row, _| std::mem::take(row));
+        rows.pop().unwrap_or_default()
     }
 
-    /// The row without its raw logits, which are the costly part.
-    pub fn row_of_weights(&self, query: usize) -> RowBuffer {
-        let mut row = RowBuffer {
-            query,
-            position: query as i64 + self.offset,
-            width: self.width,
-            raw: Vec::new(),
-            weights: Vec::new(),
-            visible: Vec::new(),
-            observed: None,
-            added: vec![0.0; self.keys],
-            bias: vec![0.0; self.keys],
-            query_norm: 0.0,
-        };
-        self.fill_cells(query, &mut row);
-        row
+    /// The rows of the sample.
+    pub fn sampled(&self) -> &[RowBuffer] {
+        self.sampled.get_or_init(|| self.map_rows(&self.sample, Columns::All, |row, _| row.clone()))
     }
 
-    /// Writes the cells of `query` into `row`.
-    pub fn fill(&self, query: usize, row: &mut RowBuffer) {
-        (row.query, row.position) = (query, query as i64 + self.offset);
-        let mut entries = vec![0.0; self.width];
-        self.head.queries.row(query, &mut entries);
-        row.query_norm = entries.iter().map(|entry| entry * entry).sum::<f64>().sqrt();
-        row.raw.fill(0.0);
-        for (channel, &entry) in entries.iter().enumerate() {
-            let keys = &self.transposed[channel * self.keys..(channel + 1) * self.keys];
-            for (raw, &key) in row.raw.iter_mut().zip(keys) {
-                *raw += entry * key;
+    /// Rows for fits, those that are whole.
+    pub fn sampled_rows(&self) -> Vec<&RowBuffer> {
+        self.sampled().iter().filter(|row| !row.view(&self.key_norms).is_broken()).collect()
+    }
+
+    /// Visits rows, block by block on all threads; the results are in the order of `queries`, whichever thread made them.
+    pub fn map_rows<T: Send>(
+        &self,
+        queries: &[usize],
+        columns: Columns,
+        visit: impl Fn(&mut RowBuffer, &mut Scratch) -> T + Sync,
+    ) -> Vec<T> {
+        let one = |results: &mut Vec<T>, row: &mut RowBuffer, scratch: &mut Scratch| results.push(visit(row, scratch));
+        self.map_blocks(queries, columns, Vec::new, std::mem::take, one)
+    }
+
+    /// As [`Evidence::map_rows`], with a state of each thread's own: `visit` sees every row of a block, `end` turns what
+    /// it has gathered into one result for each of them.
+    pub fn map_blocks<S, T: Send>(
+        &self,
+        queries: &[usize],
+        columns: Columns,
+        state: impl Fn() -> S + Sync + Send,
+        end: impl Fn(&mut S) -> Vec<T> + Sync + Send,
+        visit: impl Fn(&mut S, &mut RowBuffer, &mut Scratch) + Sync + Send,
+    ) -> Vec<T> {
+        let zeros = || vec![0.0; self.keys];
+        let start = || {
+            let work = Workspace {
+                packed: PackedQueries::empty(self.instruction_set()),
+                entries: Vec::new(),
+                raw: Vec::new(),
+                row: RowBuffer::default(),
+                scratch: [zeros(), zeros(), zeros()],
+            };
+            (work, state())
+        };
+        let of_block = |(work, state): &mut (Workspace, S), block: &[usize]| -> Vec<T> {
+            let reach = self.form(block, columns, work);
+            let Workspace { entries, raw, row, scratch, .. } = work;
+            for (index, &query) in block.iter().enumerate() {
+                let entries = &entries[index * self.width..(index + 1) * self.width];
+                row.query_norm = norm(entries);
+                row.raw.resize(self.keys, 0.0);
+                row.raw[reach.clone()].copy_from_slice(&raw[index * reach.len()..(index + 1) * reach.len()]);
+                self.fill_cells(query, row);
+                visit(state, row, scratch);
             }
+            end(state)
+        };
+        let blocks = queries.par_chunks(BLOCK).map_init(start, of_block).collect::<Vec<_>>();
+        blocks.into_iter().flatten().collect()
+    }
+
+    /// Forms the raw logits of a block of rows and says of which keys.
+    fn form(&self, block: &[usize], columns: Columns, work: &mut Workspace) -> Range<usize> {
+        work.entries.resize(block.len() * self.width, 0.0);
+        for (&query, entries) in block.iter().zip(work.entries.chunks_mut(self.width.max(1))) {
+            self.head.queries.row(query, entries);
         }
-        self.fill_cells(query, row);
+        let spans = block.iter().map(|&query| span(&self.visible.row(query)));
+        let reach = match columns {
+            Columns::All => 0..self.keys,
+            Columns::None => 0..0,
+            Columns::Visible => {
+                let seen = spans.filter(|span| span.start < span.end);
+                let (start, end) = seen.fold((self.keys, 0), |(a, b), span| (a.min(span.start), b.max(span.end)));
+                start.min(end)..end
+            }
+        };
+        if !reach.is_empty() {
+            work.packed.repack(&work.entries, block.len(), self.width);
+            work.raw.resize(block.len() * reach.len(), 0.0);
+            packed_logits(&work.packed, &self.packed, reach.clone(), &mut work.raw, reach.len());
+        }
+        reach
     }
 
     fn fill_cells(&self, query: usize, row: &mut RowBuffer) {
+        (row.query, row.position, row.width) = (query, query as i64 + self.offset, self.width);
+        row.observed = None;
+        let fill = |matrix: &Matrix, out: &mut Vec<f64>| {
+            out.resize(self.keys, 0.0);
+            matrix.row(query, out);
+        };
         if let Some(weights) = &self.head.weights {
-            row.weights.resize(self.keys, 0.0);
-            weights.row(query, &mut row.weights);
+            fill(weights, &mut row.weights);
         }
-        row.visible.clear();
-        let visible = self.visible.row(query);
-        row.visible.extend((0..self.keys).map(|key| visible.contains(key)));
         if let Some(added) = self.head.mask.as_ref().and_then(|mask| mask.added.as_ref()) {
-            added.row(query, &mut row.added);
+            fill(added, &mut row.added);
         }
         if let Some(bias) = &self.head.bias {
-            bias.row(query, &mut row.bias);
+            fill(bias, &mut row.bias);
+        }
+        let visible = self.visible.row(query);
+        row.span = span(&visible);
+        row.visible.clear();
+        match visible {
+            VisibleKeys::Cells(cells) => row.visible.extend_from_slice(cells),
+            VisibleKeys::Range(range) => {
+                row.visible.resize(self.keys, false);
+                row.visible[range].fill(true);
+            }
         }
     }
 
-    /// Rows for fits, those that are whole and see a key.
-    pub fn sampled_rows(&self) -> Vec<RowBuffer> {
-        let rows = self.sample.par_iter().map(|&query| self.row(query));
-        rows.filter(|row| !row.view(&self.key_norms).is_broken()).collect()
+    /// Every query.
+    pub fn every_row(&self) -> Vec<usize> {
+        (0..self.queries).collect()
     }
 
     /// Compares the weights of every row that is whole and sees a key with the model's.
     pub fn compare(&self, model: &Model) -> Misfit {
-        let zeros = || vec![0.0; self.keys];
-        let start = || (self.row(0), [zeros(), zeros(), zeros()]);
-        if self.queries == 0 {
-            return Misfit::NONE;
-        }
-        let rows: Vec<Misfit> = (0..self.queries)
-            .into_par_iter()
-            .map_init(start, |(row, scratch), query| {
-                self.fill(query, row);
-                let view = row.view(&self.key_norms);
-                if view.is_broken() || !view.has_keys() {
-                    return Misfit::NONE;
-                }
-                compare_row(model, &view, &self.precisions, scratch)
-            })
-            .collect();
-        rows.into_iter().fold(Misfit::NONE, Misfit::merge)
+        self.compare_rows(model, &self.precisions, &self.every_row())
     }
+
+    /// As [`Evidence::compare`]; but where already the sample refutes the model, only that is compared.
+    pub fn try_model(&self, model: &Model) -> Misfit {
+        if self.sample.len() < self.queries {
+            let misfit = self.compare_rows(model, &self.precisions, &self.sample);
+            if !misfit.fits() {
+                return misfit;
+            }
+        }
+        self.compare(model)
+    }
+
+    /// Compares the weights of `rows` with the model's under other precisions.
+    pub fn compare_rows(&self, model: &Model, precisions: &Precisions, rows: &[usize]) -> Misfit {
+        let misfits = self.map_rows(rows, model.columns(), |row, scratch| {
+            let view = row.view(&self.key_norms);
+            if !view.has_keys() || view.is_broken() {
+                return Misfit::NONE;
+            }
+            compare_row(model, &view, precisions, scratch)
+        });
+        misfits.into_iter().fold(Misfit::NONE, Misfit::merge)
+    }
+}
+
+fn norm(entries: &[f64]) -> f64 {
+    entries.iter().map(|entry| entry * entry).sum::<f64>().sqrt()
 }
 
 /// Row `index` of `wanted` spread over `rows`, first and last included.
@@ -311,30 +327,53 @@ fn spread(index: usize, wanted: usize, rows: usize) -> usize {
     if wanted <= 1 { 0 } else { index * (rows - 1) / (wanted - 1) }
 }
 
-fn declared_mask(queries: usize, keys: usize, offset: i64, window: Option<usize>) -> Mask {
-    let mut cells = vec![false; queries * keys];
-    for query in 0..queries {
-        let position = query as i64 + offset;
-        let first = window.map_or(0, |window| (position + 1 - window as i64).max(0));
-        for key in first.max(0)..(position + 1).clamp(0, keys as i64) {
-            cells[query * keys + key as usize] = true;
+fn span(visible: &VisibleKeys<'_>) -> Span {
+    match visible {
+        VisibleKeys::Range(range) => Span { start: range.start, end: range.end, is_solid: true },
+        VisibleKeys::Cells(cells) => {
+            let Some(start) = cells.iter().position(|&visible| visible) else { return Span::default() };
+            let end = 1 + cells.iter().rposition(|&visible| visible).unwrap_or(start);
+            Span { start, end, is_solid: cells[start..end].iter().all(|&visible| visible) }
         }
     }
-    Mask::from_cells(queries, keys, cells)
+}
+
+fn declared_mask(queries: usize, keys: usize, offset: i64, window: Option<usize>) -> Mask {
+    let row = |query: usize| {
+        let position = query as i64 + offset;
+        let first = window.map_or(0, |window| (position + 1).saturating_sub_unsigned(window as u64).max(0));
+        let end = (position + 1).clamp(0, keys as i64) as usize;
+        (first as usize).min(end)..end
+    };
+    Mask::from_ranges(keys, (0..queries).map(row).collect())
 }
 
 fn contract_mask(head: &Head, declared: Option<&Mask>, queries: usize, keys: usize) -> Mask {
     if head.mask.is_none() && head.padding.is_none() {
         return declared.cloned().unwrap_or_else(|| Mask::all_visible(queries, keys));
     }
+    let given = head.mask.as_ref().map(|mask| &mask.visible);
+    if let (Some(given), None, None) = (given, declared, &head.padding) {
+        return given.clone();
+    }
     let mut cells = vec![true; queries * keys];
-    for query in 0..queries {
-        for key in 0..keys {
-            let by_mask = head.mask.as_ref().is_none_or(|mask| mask.visible.is_visible(query, key));
-            let by_padding = head.padding.as_ref().is_none_or(|padding| padding[key]);
-            let by_rule = declared.is_none_or(|declared| declared.is_visible(query, key));
-            cells[query * keys + key] = by_mask && by_padding && by_rule;
+    for (query, row) in cells.chunks_mut(keys.max(1)).enumerate() {
+        for mask in [given, declared].into_iter().flatten() {
+            match mask.row(query) {
+                VisibleKeys::Range(range) => {
+                    row[..range.start].fill(false);
+                    row[range.end..].fill(false);
+                }
+                VisibleKeys::Cells(cells) => row.iter_mut().zip(cells).for_each(|(cell, &visible)| *cell &= visible),
+            }
+        }
+        if let Some(padding) = &head.padding {
+            row.iter_mut().zip(padding).for_each(|(cell, &real)| *cell &= real);
         }
     }
-    Mask::from_cells(queries, keys, cells)
+    Mask::from_cells(queries, keys, cells).compact()
 }
+
+#[cfg(test)]
+#[path = "evidence_tests.rs"]
+mod tests;

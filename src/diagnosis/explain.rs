@@ -10,9 +10,11 @@ mod cap;
 mod forms;
 mod stages;
 
+use super::checks::WeightSums;
 use super::evidence::Evidence;
 use super::model::{Cap, Hidden, Misfit, Model};
 use super::slope::{Cells, ScaleFit, Terms, fit_scale};
+use super::survey::column_sums;
 use crate::attention::Mask;
 use forms::{over_queries, right_form};
 use stages::{added_after, stages};
@@ -91,11 +93,16 @@ pub struct Explanation {
     pub causes: Vec<Cause>,
 }
 
-/// Explains the weights of a head; `column_sums_are_one` is what the sums over the queries say.
-pub fn explain(evidence: &Evidence<'_>, contract: &Model, column_sums_are_one: bool) -> Explanation {
-    let contract_misfit = evidence.compare(contract);
+/// Explains the weights of a head, which are as far from the contract as `contract_misfit` says, from the sums of its rows.
+pub fn explain(
+    evidence: &Evidence<'_>,
+    contract: &Model,
+    contract_misfit: Misfit,
+    sums: Option<&WeightSums>,
+) -> Explanation {
     let rows = evidence.sampled_rows();
-    let fit = fit_scale(evidence, &rows, contract, Terms::default(), Cells::Contract);
+    let rows = &rows[..];
+    let fit = fit_scale(evidence, rows, contract, Terms::default(), Cells::Contract);
     let mut result = Explanation {
         contract: contract.clone(),
         contract_misfit,
@@ -113,12 +120,12 @@ pub fn explain(evidence: &Evidence<'_>, contract: &Model, column_sums_are_one: b
         }
         return result;
     }
-    if column_sums_are_one && over_queries(evidence, contract).fits() {
+    if columns_sum_to_one(evidence, sums) && over_queries(evidence, contract).fits() {
         result.causes.push(Cause::OverQueries);
         result.misfit = Misfit::NONE;
         return result;
     }
-    let (model, fit, mut causes) = right_form(evidence, &rows, contract);
+    let (model, fit, mut causes) = right_form(evidence, rows, contract);
     result.fit = fit.or(result.fit);
     let mut model = model;
     if let Some(fit) = &result.fit {
@@ -129,16 +136,25 @@ pub fn explain(evidence: &Evidence<'_>, contract: &Model, column_sums_are_one: b
             causes.insert(0, Cause::Scale);
         }
     }
-    if let Some(number) = added_after(evidence, &rows, &model) {
+    if let Some(number) = added_after(evidence, rows, &model) {
         causes.push(Cause::AddedAfter(number));
         model.hidden = Hidden::AddedAfter(number);
         result.misfit = evidence.compare(&model);
     } else {
-        result.misfit = stages(evidence, &rows, &mut model, &mut causes);
+        result.misfit = stages(evidence, rows, &mut model, &mut causes);
     }
     if !result.misfit.fits() {
         causes.push(Cause::Unexplained);
     }
     (result.model, result.causes) = (model, causes);
     result
+}
+
+/// Whether the weights sum to 1 over the queries and not over the keys.
+fn columns_sum_to_one(evidence: &Evidence<'_>, sums: Option<&WeightSums>) -> bool {
+    let (Some(weights), Some(sums)) = (&evidence.head.weights, sums) else { return false };
+    let bound = 1e-6 + 8.0 * evidence.precisions.weights.unit_roundoff() * (1.0 + (evidence.queries as f64).sqrt());
+    evidence.queries > 1
+        && sums.rows.iter().any(|sum| (sum - 1.0).abs() > bound)
+        && column_sums(weights).iter().all(|sum| (sum - 1.0).abs() <= bound)
 }

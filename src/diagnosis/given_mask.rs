@@ -1,6 +1,6 @@
 //! What a mask in a file says: additive numbers, or true and false in either sense.
 
-use super::matrix::{GivenMask, Matrix};
+use super::matrix::{GivenMask, Matrix, Numbers};
 use crate::attention::Mask;
 
 /// An additive number at or below this hides: −10000 is the original BERT's; the lowest finite numbers and −∞ are others'.
@@ -20,9 +20,16 @@ pub enum MaskKind {
 impl MaskKind {
     /// The likely kind: 0 and 1 only, and some 1, is "keep"; anything else is additive.
     pub fn guess(mask: &Matrix) -> Self {
-        let numbers = mask.to_f64();
-        let binary = numbers.iter().all(|&number| number == 0.0 || number == 1.0);
-        if binary && numbers.contains(&1.0) { Self::Keep } else { Self::Additive }
+        let mut row = vec![0.0; mask.columns];
+        let mut any_one = false;
+        for query in 0..mask.rows {
+            mask.row(query, &mut row);
+            if row.iter().any(|&number| number != 0.0 && number != 1.0) {
+                return Self::Additive;
+            }
+            any_one |= row.contains(&1.0);
+        }
+        if any_one { Self::Keep } else { Self::Additive }
     }
 }
 
@@ -34,42 +41,42 @@ impl GivenMask {
     pub fn read(mask: &Matrix, kind: MaskKind, queries: usize) -> Self {
         assert!(mask.rows == 1 || mask.rows == queries, "a mask has a row for every query, or one for all");
         let keys = mask.columns;
-        let (mut cells, mut added, mut any_added) = (Vec::new(), Vec::new(), false);
-        let (mut fill, mut broken) = (None, Vec::new());
+        let mut cells = Vec::with_capacity(queries * keys);
+        let (mut added, mut fill, mut broken) = (Vec::new(), None, Vec::new());
         let mut row = vec![0.0; keys];
         for query in 0..queries {
             mask.row(query, &mut row);
-            for (key, &number) in row.iter().enumerate() {
-                if number.is_nan() {
-                    broken.push((query, key));
-                }
-                let visible = match kind {
-                    MaskKind::Additive => number.is_nan() || number > HIDES,
-                    MaskKind::Keep => number != 0.0,
-                    MaskKind::Hide => number == 0.0,
-                };
-                cells.push(visible);
-                if kind == MaskKind::Additive {
-                    if !visible && number.is_finite() {
-                        fill = Some(number);
-                    }
-                    let finite = if visible && number.is_finite() { number } else { 0.0 };
-                    any_added |= finite != 0.0;
-                    if query < mask.rows {
-                        added.push(finite);
-                    }
-                }
+            if row.iter().any(|number| number.is_nan()) {
+                broken.extend((0..keys).filter(|&key| row[key].is_nan()).map(|key| (query, key)));
+            }
+            match kind {
+                MaskKind::Additive => cells.extend(row.iter().map(|number| number.is_nan() || *number > HIDES)),
+                MaskKind::Keep => cells.extend(row.iter().map(|&number| number != 0.0)),
+                MaskKind::Hide => cells.extend(row.iter().map(|&number| number == 0.0)),
+            }
+            if kind != MaskKind::Additive {
+                continue;
+            }
+            let hides = |number: &&f64| **number <= HIDES && number.is_finite();
+            fill = row.iter().rfind(hides).copied().or(fill);
+            row.iter_mut()
+                .for_each(|number| *number = if number.is_finite() && *number > HIDES { *number } else { 0.0 });
+            // Memory is only taken once there is something to keep.
+            if query < mask.rows && (!added.is_empty() || row.iter().any(|&number| number != 0.0)) {
+                added.resize(query * keys, 0.0);
+                added.extend_from_slice(&row);
             }
         }
-        let added = any_added.then(|| Matrix::new(mask.rows, keys, mask.storage, super::matrix::Numbers::F64(added)));
-        Self { visible: Mask::from_cells(queries, keys, cells), added, fill, kind, kind_is_declared: false, broken }
+        let added = (!added.is_empty()).then(|| Matrix::new(mask.rows, keys, mask.storage, Numbers::F64(added)));
+        let visible = Mask::from_cells(queries, keys, cells).compact();
+        Self { visible, added, fill, kind, kind_is_declared: false, broken }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::matrix::{Numbers, Storage};
+    use crate::diagnosis::matrix::Storage;
 
     fn matrix(rows: usize, numbers: &[f64]) -> Matrix {
         Matrix::new(rows, numbers.len() / rows, Storage::F32, Numbers::F64(numbers.to_vec()))

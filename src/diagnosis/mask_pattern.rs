@@ -11,7 +11,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::attention::{Mask, VisibleKeys};
+use super::mask_counts::{band, for_each_run, prefix, real_keys};
+use crate::attention::Mask;
 
 /// More than this share of disagreeing cells is no rule any more.
 const MOST_DISAGREEMENT: f64 = 0.02;
@@ -237,51 +238,6 @@ fn candidates(mask: &Mask) -> Vec<Shape> {
     shapes
 }
 
-/// The lowest and highest diagonal j − i of which more than half is visible.
-fn band(mask: &Mask) -> Option<(i64, i64)> {
-    let (n, m) = (mask.queries(), mask.keys());
-    if n == 0 || m == 0 {
-        return None;
-    }
-    let mut visible = vec![0usize; n + m - 1];
-    for query in 0..n {
-        for_each_visible(&mask.row(query), |key| visible[key + n - 1 - query] += 1);
-    }
-    let length = |index: usize| (index + 1).min(n + m - 1 - index).min(n).min(m);
-    let majority: Vec<usize> = (0..n + m - 1).filter(|&index| 2 * visible[index] > length(index)).collect();
-    let diagonal = |index: usize| index as i64 - (n as i64 - 1);
-    Some((diagonal(*majority.first()?), diagonal(*majority.last()?)))
-}
-
-/// First and last key that more than half of the queries that `allowed` admits to it see.
-fn real_keys(mask: &Mask, allowed: impl Fn(usize) -> Range<usize>) -> Range<usize> {
-    let m = mask.keys();
-    let (mut seen, mut possible) = (vec![0usize; m], vec![0usize; m]);
-    for query in 0..mask.queries() {
-        let range = allowed(query);
-        range.clone().for_each(|key| possible[key] += 1);
-        for_each_visible(&mask.row(query), |key| seen[key] += usize::from(range.contains(&key)));
-    }
-    let real: Vec<usize> = (0..m).filter(|&key| 2 * seen[key] > possible[key]).collect();
-    match (real.first(), real.last()) {
-        (Some(&first), Some(&last)) => first..last + 1,
-        _ => 0..0,
-    }
-}
-
-/// Leading keys that more than half of the queries before them see.
-fn prefix(mask: &Mask, causal: &Shape) -> usize {
-    let (n, m) = (mask.queries(), mask.keys());
-    let (mut seen, mut possible) = (vec![0usize; m], vec![0usize; m]);
-    for query in 0..n {
-        let own = causal.visible(query, n, m);
-        (own.end..m).for_each(|key| possible[key] += 1);
-        for_each_visible(&mask.row(query), |key| seen[key] += usize::from(key >= own.end));
-    }
-    let last = (0..m).filter(|&key| possible[key] > 0).take_while(|&key| 2 * seen[key] > possible[key]).last();
-    last.map_or(0, |key| key + 1)
-}
-
 /// Lengths of the documents that end where token i + 1 does not see token i.
 fn documents(mask: &Mask) -> Vec<usize> {
     let mut lengths = Vec::new();
@@ -296,30 +252,17 @@ fn documents(mask: &Mask) -> Vec<usize> {
     lengths
 }
 
-fn for_each_visible(row: &VisibleKeys<'_>, mut act: impl FnMut(usize)) {
-    match row {
-        VisibleKeys::Range(range) => range.clone().for_each(act),
-        VisibleKeys::Cells(cells) => {
-            cells.iter().enumerate().filter(|&(_, &visible)| visible).for_each(|(key, _)| act(key));
-        }
-    }
-}
-
 /// Cells in which `mask` and `shape` differ; counting stops beyond `limit`.
 fn disagreeing(mask: &Mask, shape: &Shape, limit: usize) -> usize {
     let (n, m) = (mask.queries(), mask.keys());
     let mut count = 0;
     for query in 0..n {
         let expected = shape.visible(query, n, m);
-        count += match mask.row(query) {
-            VisibleKeys::Range(range) => {
-                let common = range.end.min(expected.end).saturating_sub(range.start.max(expected.start));
-                range.len() + expected.len() - 2 * common
-            }
-            VisibleKeys::Cells(cells) => {
-                cells.iter().enumerate().filter(|&(key, &visible)| visible != expected.contains(&key)).count()
-            }
-        };
+        count += expected.len();
+        for_each_run(&mask.row(query), |run| {
+            let common = run.end.min(expected.end).saturating_sub(run.start.max(expected.start));
+            count = count + run.len() - 2 * common;
+        });
         if count > limit {
             return count;
         }

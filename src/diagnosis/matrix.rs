@@ -1,5 +1,7 @@
 //! Numbers as they were stored, and how far storing and computing in a type can move them.
 
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+
 use super::given_mask::MaskKind;
 use crate::attention::Mask;
 
@@ -76,9 +78,11 @@ impl Storage {
     }
 }
 
-/// Numbers in the narrower of two types that holds them.
+/// Numbers as they are stored, or in the narrowest type that holds them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Numbers {
+    /// The bits of [`Storage::F16`] or [`Storage::Bf16`], whichever the matrix has.
+    Half(Vec<u16>),
     /// What f32 holds.
     F32(Vec<f32>),
     /// The rest.
@@ -102,9 +106,12 @@ impl Matrix {
     /// A matrix from its numbers.
     ///
     /// # Panics
-    /// If there are not `rows`·`columns` of them.
+    /// If there are not `rows`·`columns` of them, or for halves of a type that is none.
     pub fn new(rows: usize, columns: usize, storage: Storage, numbers: Numbers) -> Self {
+        let is_half = matches!(storage, Storage::F16 | Storage::Bf16);
+        assert!(is_half || !matches!(numbers, Numbers::Half(_)), "{} is no half type", storage.name());
         let length = match &numbers {
+            Numbers::Half(numbers) => numbers.len(),
             Numbers::F32(numbers) => numbers.len(),
             Numbers::F64(numbers) => numbers.len(),
         };
@@ -116,6 +123,8 @@ impl Matrix {
     pub fn at(&self, row: usize, column: usize) -> f64 {
         let index = row * self.columns + column;
         match &self.numbers {
+            Numbers::Half(bits) if self.storage == Storage::Bf16 => half::bf16::from_bits(bits[index]).to_f64(),
+            Numbers::Half(bits) => half::f16::from_bits(bits[index]).to_f64(),
             Numbers::F32(numbers) => f64::from(numbers[index]),
             Numbers::F64(numbers) => numbers[index],
         }
@@ -125,6 +134,7 @@ impl Matrix {
     pub fn row(&self, row: usize, out: &mut [f64]) {
         let start = if self.rows == 1 { 0 } else { row * self.columns };
         match &self.numbers {
+            Numbers::Half(bits) => widen(self.storage, &bits[start..start + self.columns], out),
             Numbers::F32(numbers) => {
                 for (out, &number) in out.iter_mut().zip(&numbers[start..start + self.columns]) {
                     *out = f64::from(number);
@@ -137,6 +147,11 @@ impl Matrix {
     /// Every number, row by row.
     pub fn to_f64(&self) -> Vec<f64> {
         match &self.numbers {
+            Numbers::Half(bits) => {
+                let mut numbers = vec![0.0; bits.len()];
+                widen(self.storage, bits, &mut numbers);
+                numbers
+            }
             Numbers::F32(numbers) => numbers.iter().map(|&number| f64::from(number)).collect(),
             Numbers::F64(numbers) => numbers.clone(),
         }
@@ -145,15 +160,15 @@ impl Matrix {
     /// The narrowest type that the numbers may have been computed in before they were stored in a wider one: all of them are
     /// numbers of that type, and at least a quarter need its full significand (small whole numbers fit any type).
     pub fn computed_in(&self) -> Storage {
+        if matches!(self.storage, Storage::F16 | Storage::Bf16) {
+            return self.storage;
+        }
         let Numbers::F32(numbers) = &self.numbers else {
             return match self.to_f32_exactly() {
                 Some(narrow) => narrow.computed_in(),
                 None => self.storage,
             };
         };
-        if matches!(self.storage, Storage::F16 | Storage::Bf16) {
-            return self.storage;
-        }
         for (storage, kept_bits) in [(Storage::Bf16, 16), (Storage::F16, 13)] {
             let fits = |&number: &f32| !number.is_finite() || storage.round(f64::from(number)) == f64::from(number);
             if numbers.iter().all(fits) {
@@ -179,6 +194,19 @@ impl Matrix {
         let halves = narrow.iter().filter(|number| (number.to_bits() >> 13) & 0xff != 0).count();
         (4 * full >= narrow.len() || 2 * halves >= narrow.len())
             .then(|| Self::new(self.rows, self.columns, Storage::F64, Numbers::F32(narrow)))
+    }
+}
+
+/// Halves as f64; by way of f32, to which several are converted at a time where the processor can.
+fn widen(storage: Storage, bits: &[u16], out: &mut [f64]) {
+    let mut batch = [0f32; 256];
+    for (bits, out) in bits.chunks(batch.len()).zip(out.chunks_mut(256)) {
+        let batch = &mut batch[..bits.len()];
+        match storage {
+            Storage::Bf16 => bits.reinterpret_cast::<half::bf16>().convert_to_f32_slice(batch),
+            _ => bits.reinterpret_cast::<half::f16>().convert_to_f32_slice(batch),
+        }
+        out.iter_mut().zip(batch).for_each(|(out, number)| *out = f64::from(*number));
     }
 }
 
@@ -230,4 +258,25 @@ pub struct Head {
     pub queries_before_rotation: Option<Matrix>,
     /// m × d, before the position rotation.
     pub keys_before_rotation: Option<Matrix>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_the_numbers_that_their_bits_say() {
+        // 1, -2, the largest number, the smallest subnormal one of IEEE binary16; and bf16, the upper half of f32.
+        let f16 = Matrix::new(2, 2, Storage::F16, Numbers::Half(vec![0x3C00, 0xC000, 0x7BFF, 0x0001]));
+        assert_eq!(f16.to_f64(), [1.0, -2.0, 65504.0, 2f64.powi(-24)]);
+        let bf16 = Matrix::new(1, 3, Storage::Bf16, Numbers::Half(vec![0x3F80, 0x4049, 0x7F80]));
+        assert_eq!(bf16.to_f64(), [1.0, 3.140625, f64::INFINITY]);
+        let mut row = [0.0; 2];
+        f16.row(1, &mut row);
+        assert_eq!((row, f16.at(0, 1), bf16.at(0, 1)), ([65504.0, 2f64.powi(-24)], -2.0, 3.140625));
+        assert_eq!((f16.computed_in(), bf16.computed_in()), (Storage::F16, Storage::Bf16));
+        // Longer than one batch of conversions.
+        let long = Matrix::new(1, 1031, Storage::F16, Numbers::Half(vec![0x3C00; 1031]));
+        assert_eq!(long.to_f64(), vec![1.0; 1031]);
+    }
 }

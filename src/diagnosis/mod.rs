@@ -11,6 +11,13 @@
 //! diagnosis. So a cause is proved by recomputation, and what it explains is not reported beside it. [`slope`] fits the scale,
 //! [`naming`] names it, [`mask_pattern`] names the cells with weight; [`output_search`] does the same from the output alone.
 //!
+//! # Large heads
+//!
+//! Rows are formed in blocks on all threads ([`evidence::Evidence::map_rows`]): logits by the kernels in f64, so that their own
+//! rounding is nothing beside any bound, weights from what the file stores (halves stay two bytes). [`mod@survey`] takes what a sound
+//! head needs in one pass, [`product`] forms P·V. Fits use a sample of rows above [`evidence::MOST_CELLS`] cells; what they find is then
+//! compared on every row. Results are folded in the order of the rows, so that threads change no bit.
+//!
 //! ```
 //! use std::collections::BTreeMap;
 //! use attn::diagnosis::arrays::{Array, ArraySource, Role};
@@ -45,12 +52,17 @@ pub mod explain;
 pub mod finding;
 pub mod given_mask;
 pub mod growth;
+mod mask_counts;
 pub mod mask_numbers;
 pub mod mask_pattern;
 pub mod matrix;
 pub mod model;
 pub mod naming;
 pub mod output_search;
+pub mod product;
+mod progress;
+pub mod rows;
 pub mod scale_expression;
 pub mod slope;
 pub mod summary;
+pub mod survey;

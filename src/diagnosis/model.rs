@@ -3,7 +3,10 @@
 //! A model turns raw logits into weights. Whatever is found wrong is stated as a model that reproduces the observed weights
 //! within rounding, so that a diagnosis is proved by recomputation and not guessed from one number.
 
-use super::evidence::{Precisions, RowView};
+use super::evidence::{Columns, Precisions};
+use super::rows::{RowView, Scratch};
+use crate::attention::kernel::{InstructionSet, comparison};
+use std::ops::Range;
 
 /// How a soft cap enters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,8 +74,42 @@ impl Model {
     /// The logit before any mask.
     pub fn logit(&self, row: &RowView<'_>, key: usize) -> f64 {
         let capped = apply(self.cap, self.scale, row.raw[key]);
-        let bias = if self.bias == 0.0 { 0.0 } else { self.bias * row.bias[key] };
-        capped + bias + row.added[key] - self.alibi * row.distance(key)
+        let bias = if self.bias == 0.0 { 0.0 } else { self.bias * row.bias_at(key) };
+        capped + bias + row.added_at(key) - self.alibi * row.distance(key)
+    }
+
+    /// [`Model::logit`] of the keys `keys`, to `out`.
+    pub(super) fn logits(&self, row: &RowView<'_>, keys: Range<usize>, out: &mut [f64]) {
+        let raw = &row.raw[keys.clone()];
+        match self.cap {
+            None => comparison::multiplied(InstructionSet::detect(), self.scale, raw, out),
+            cap => out.iter_mut().zip(raw).for_each(|(out, &raw)| *out = apply(cap, self.scale, raw)),
+        }
+        if self.bias != 0.0 && !row.bias.is_empty() {
+            out.iter_mut().zip(&row.bias[keys.clone()]).for_each(|(out, bias)| *out += self.bias * bias);
+        }
+        if !row.added.is_empty() {
+            out.iter_mut().zip(&row.added[keys.clone()]).for_each(|(out, added)| *out += added);
+        }
+        if self.alibi != 0.0 {
+            out.iter_mut().zip(keys).for_each(|(out, key)| *out -= self.alibi * row.distance(key));
+        }
+    }
+
+    /// The keys that may have weight.
+    fn reach(&self, row: &RowView<'_>) -> Range<usize> {
+        match self.columns() {
+            Columns::Visible => row.span.start..row.span.end,
+            _ => 0..row.raw.len(),
+        }
+    }
+
+    /// Which raw logits the model needs.
+    pub fn columns(&self) -> Columns {
+        match (self.mask, self.hidden) {
+            (MaskUse::Contract, Hidden::Excluded) => Columns::Visible,
+            _ => Columns::All,
+        }
     }
 
     /// Whether the model shows the cell.
@@ -88,37 +125,68 @@ impl Model {
     /// Writes the row's weights to `out`, and the logits that entered the softmax to `logits` (−∞ where left out); returns
     /// ln Σ exp, the sink included. A row without keys has zero weights and −∞.
     pub fn weights(&self, row: &RowView<'_>, logits: &mut [f64], out: &mut [f64]) -> f64 {
-        for (key, logit) in logits.iter_mut().enumerate() {
-            let visible = self.shows(row, key);
-            *logit = match self.hidden {
-                _ if visible => self.logit(row, key),
-                Hidden::Excluded => f64::NEG_INFINITY,
-                Hidden::Multiplied => 0.0,
-                Hidden::Replaced(fill) => fill,
-                Hidden::Added(fill) => self.logit(row, key) + fill,
-                Hidden::ZeroedAfter | Hidden::AddedAfter(_) => self.logit(row, key),
-            };
+        let reach = self.reach(row);
+        for outside in [0..reach.start, reach.end..out.len()] {
+            logits[outside.clone()].fill(f64::NEG_INFINITY);
+            out[outside].fill(0.0);
         }
+        self.logits(row, reach.clone(), &mut logits[reach.clone()]);
+        self.hide(row, reach.clone(), logits);
+        let set = InstructionSet::detect();
         let sink = self.sink.unwrap_or(f64::NEG_INFINITY);
-        let largest = logits.iter().copied().fold(sink, f64::max);
+        let (largest, any_nan) = comparison::survey(set, &logits[reach.clone()]);
+        let largest = largest.max(sink);
+        if any_nan || largest == f64::INFINITY {
+            out.fill(f64::NAN);
+            return f64::NAN;
+        }
         if largest == f64::NEG_INFINITY {
             out.fill(0.0);
             return f64::NEG_INFINITY;
         }
-        let mut total = (sink - largest).exp();
-        for (out, &logit) in out.iter_mut().zip(logits.iter()) {
-            *out = (logit - largest).exp();
-            total += *out;
-        }
-        for (key, out) in out.iter_mut().enumerate() {
-            *out *= self.factor / total;
-            match self.hidden {
-                Hidden::ZeroedAfter if !self.shows(row, key) => *out = 0.0,
-                Hidden::AddedAfter(number) if !self.shows(row, key) => *out += number,
-                _ => {}
+        let weights = &mut out[reach.clone()];
+        weights.copy_from_slice(&logits[reach.clone()]);
+        let total = (sink - largest).exp() + comparison::weigh(set, weights, largest);
+        comparison::scale(set, weights, self.factor / total);
+        if let Hidden::ZeroedAfter | Hidden::AddedAfter(_) = self.hidden {
+            for key in reach.filter(|&key| !self.shows(row, key)) {
+                match self.hidden {
+                    Hidden::AddedAfter(number) => out[key] += number,
+                    _ => out[key] = 0.0,
+                }
             }
         }
         largest + total.ln()
+    }
+
+    /// Replaces the logits of hidden cells by what the model makes of them.
+    fn hide(&self, row: &RowView<'_>, reach: Range<usize>, logits: &mut [f64]) {
+        if self.columns() == Columns::Visible && row.span.is_solid {
+            return;
+        }
+        let (flags, shown) = match self.mask {
+            MaskUse::Ignored => return,
+            MaskUse::Contract => (row.visible, true),
+            MaskUse::Inverted => (row.visible, false),
+            MaskUse::Observed => (row.observed.unwrap_or(row.visible), true),
+        };
+        // The match outside the loop, so that it vectorises.
+        let mut select = |fill: f64| {
+            for (logit, &flag) in logits[reach.clone()].iter_mut().zip(&flags[reach.clone()]) {
+                *logit = if flag == shown { *logit } else { fill };
+            }
+        };
+        match self.hidden {
+            Hidden::Excluded => select(f64::NEG_INFINITY),
+            Hidden::Multiplied => select(0.0),
+            Hidden::Replaced(fill) => select(fill),
+            Hidden::Added(fill) => {
+                for (logit, &flag) in logits[reach.clone()].iter_mut().zip(&flags[reach]) {
+                    *logit += if flag == shown { 0.0 } else { fill };
+                }
+            }
+            Hidden::ZeroedAfter | Hidden::AddedAfter(_) => {}
+        }
     }
 }
 
@@ -202,36 +270,75 @@ impl Misfit {
     }
 }
 
-/// How far rounding may move each logit of a row, for its logits `logits`.
+/// The parts of how far rounding may move a logit: a factor on ‖k‖, and one on the logit's size.
 ///
 /// Derivation. With u_l the unit roundoff of the type of Q and K, u that of the arithmetic: scaling and rounding Q or the logits
 /// moves a logit by at most |c|·Σ|q k|·2u_l + 2|l|u_l ≤ |c|·‖q‖‖k‖·2u_l + 2|l|u_l; summing d products by at most d·u in the worst
-/// order and by √d·u times a small factor in practice (Higham & Mary 2019), 4√d·u here.
-pub fn logit_noise(model: &Model, row: &RowView<'_>, logits: &[f64], precisions: &Precisions, noise: &mut [f64]) {
+/// order and by √d·u times a small factor in practice (Higham & Mary 2019), 4√d·u here. Our own logits are f64 sums: a part of
+/// u where u is that of f64, and nothing beside any other.
+fn noise_factors(model: &Model, row: &RowView<'_>, precisions: &Precisions) -> (f64, f64) {
     let per_product = 2.0 * precisions.logits + 4.0 * (row.width as f64).sqrt() * precisions.arithmetic;
-    let scale = model.scale.abs() * row.query_norm * per_product;
-    let per_logit = 2.0 * precisions.logits + 4.0 * precisions.arithmetic;
-    for (key, noise) in noise.iter_mut().enumerate() {
-        let size = if logits[key].is_finite() { logits[key].abs() } else { 0.0 };
-        *noise = scale * row.key_norms[key] + per_logit * size;
-    }
+    (model.scale.abs() * row.query_norm * per_product, 2.0 * precisions.logits + 4.0 * precisions.arithmetic)
 }
 
-/// Compares one row of observed weights with the model's. `scratch` holds three rows.
-pub fn compare_row(model: &Model, row: &RowView<'_>, precisions: &Precisions, scratch: &mut [Vec<f64>; 3]) -> Misfit {
-    let [logits, predicted, noise] = scratch;
-    model.weights(row, logits, predicted);
-    logit_noise(model, row, logits, precisions, noise);
-    let shared: f64 = predicted.iter().zip(noise.iter()).map(|(weight, noise)| weight * noise).sum();
+/// How far rounding may move each logit of a row, for its logits `logits` and weights `weights`; returns Σ weight·that, what the
+/// row's denominator may move by.
+pub fn logit_noise(
+    model: &Model,
+    row: &RowView<'_>,
+    logits: &[f64],
+    weights: &[f64],
+    precisions: &Precisions,
+    noise: &mut [f64],
+) -> f64 {
+    let factors = noise_factors(model, row, precisions);
+    comparison::noise(InstructionSet::detect(), logits, row.key_norms, weights, factors, noise)
+}
+
+/// Writes the model's weights to `predicted`, and to `bounds` how far rounding may have moved each of them. Uses `logits`.
+/// Returns ln Σ exp.
+pub fn weights_and_bounds(
+    model: &Model,
+    row: &RowView<'_>,
+    precisions: &Precisions,
+    weight_rounding: f64,
+    [logits, predicted, bounds]: [&mut [f64]; 3],
+) -> f64 {
+    let log_sum = model.weights(row, logits, predicted);
     let keys = predicted.len() as f64;
-    let rounding = 4.0 * precisions.weights.unit_roundoff() + (8.0 + 4.0 * keys.sqrt()) * precisions.arithmetic;
-    let mut misfit = Misfit::NONE;
-    for key in 0..predicted.len() {
-        let bound = match precisions.tolerance {
-            Some(tolerance) => tolerance,
-            None => predicted[key].abs() * ((noise[key] + shared).exp_m1() + rounding) + 2.0 * precisions.floor,
-        };
-        misfit.add(row.weights[key], predicted[key], bound, (row.query, key));
+    let rounding = 4.0 * weight_rounding + (8.0 + 4.0 * keys.sqrt()) * precisions.arithmetic;
+    let floor = 2.0 * precisions.floor;
+    let reach = model.reach(row);
+    bounds[..reach.start].fill(floor);
+    bounds[reach.end..].fill(floor);
+    let set = InstructionSet::detect();
+    let factors = noise_factors(model, row, precisions);
+    let (weights, own) = (&predicted[reach.clone()], &mut bounds[reach.clone()]);
+    let shared = comparison::noise(set, &logits[reach.clone()], &row.key_norms[reach], weights, factors, own);
+    comparison::bounds(set, weights, shared, rounding, floor, own);
+    log_sum
+}
+
+/// Compares one row of observed weights with the model's.
+pub fn compare_row(model: &Model, row: &RowView<'_>, precisions: &Precisions, scratch: &mut Scratch) -> Misfit {
+    let [logits, predicted, bounds] = scratch;
+    match precisions.tolerance {
+        Some(tolerance) => {
+            model.weights(row, logits, predicted);
+            bounds.fill(tolerance);
+        }
+        None => {
+            let rounding = precisions.weights.unit_roundoff();
+            weights_and_bounds(model, row, precisions, rounding, [logits, predicted, bounds]);
+        }
     }
-    misfit
+    let found = comparison::misfit(InstructionSet::detect(), row.weights, predicted, bounds);
+    Misfit {
+        ratio: found.ratio,
+        cell: (row.query, found.index),
+        observed: row.weights[found.index],
+        predicted: predicted[found.index],
+        largest: found.largest,
+        squares: found.squares,
+    }
 }

@@ -3,16 +3,21 @@
 use nalgebra::DMatrix;
 
 use super::checks::{Against, compare_output};
-use super::evidence::{Evidence, RowBuffer};
+use super::evidence::{Columns, Evidence};
 use super::explain::{Cause, Explanation, Support};
 use super::mask_pattern::{Placement, Shape};
 use super::matrix::{Head, Matrix, Numbers, Storage};
 use super::model::{Cap, Hidden, MaskUse, Misfit, Model};
+use super::product::{PackedValues, ProductWorkspace};
+use super::rows::RowBuffer;
 use super::slope::ScaleFit;
-use crate::attention::Mask;
+use crate::attention::{Mask, VisibleKeys};
 
 /// Rows on which models are tried before the whole is compared.
 const ROWS: usize = 48;
+
+/// Cells on which the scale of each trial is fitted.
+const TRIAL_CELLS: usize = 1 << 17;
 
 /// P = O V⁺ (least squares), with the largest error of a weight that rounding of O leaves; `None` if keys are more than d_v, V is
 /// nearly singular, or an entry is not finite.
@@ -67,12 +72,16 @@ enum Cells {
 /// The model whose output is the file's: the contract's if it fits, else the first of its faulty relatives.
 pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names: &[f64]) -> Option<Explanation> {
     let (values, output) = (evidence.head.values.as_ref()?, evidence.head.output.as_ref()?);
-    let every: Vec<usize> = (0..evidence.queries).collect();
+    let packed = PackedValues::new(values);
+    let values = &packed;
+    let search = Search { evidence, values, output };
+    let every = evidence.every_row();
     let compare = |model: &Model, cells: &Cells, rows: &[usize]| {
         let prepare = |row: &mut RowBuffer| mark(row, cells, evidence);
         compare_output(evidence, Against::Model(model), values, output, rows, &prepare)
     };
     let contract_misfit = compare(contract, &Cells::Contract, &every);
+    let start = if contract_misfit.fits() { Start::Contract } else { Start::Grid };
     let step = evidence.queries.div_ceil(ROWS).max(1);
     let few: Vec<usize> = (0..evidence.queries).step_by(step).collect();
     let mut result = Explanation {
@@ -80,7 +89,7 @@ pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names:
         contract_misfit,
         model: contract.clone(),
         misfit: contract_misfit,
-        fit: fit(evidence, values, output, contract, &Cells::Contract, &few),
+        fit: search.fit(contract, start, &Cells::Contract, &few),
         causes: Vec::new(),
     };
     if contract_misfit.fits() {
@@ -91,6 +100,8 @@ pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names:
         }
         return Some(result);
     }
+    let trial_rows = (TRIAL_CELLS / evidence.keys.max(1)).clamp(8, ROWS);
+    let fewer: Vec<usize> = few.iter().step_by(few.len().div_ceil(trial_rows).max(1)).copied().collect();
     for (model, cells, causes) in trials(evidence, contract) {
         let at_contract = compare(&model, &cells, &few);
         if at_contract.fits() && compare(&model, &cells, &every).fits() {
@@ -98,11 +109,11 @@ pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names:
         }
         let mut scales = expected_names.to_vec();
         let start = Model { scale: contract.scale, ..model.clone() };
-        scales.extend(fit(evidence, values, output, &start, &cells, &few).map(|fit| fit.scale));
+        scales.extend(search.fit(&start, Start::Grid, &cells, &fewer).map(|fit| fit.scale));
         for scale in scales {
             let trial = Model { scale, ..model.clone() };
             if compare(&trial, &cells, &few).fits() && compare(&trial, &cells, &every).fits() {
-                result.fit = fit(evidence, values, output, &trial, &cells, &few).or(result.fit);
+                result.fit = search.fit(&trial, Start::Contract, &cells, &few).or(result.fit);
                 return Some(explained(evidence, result, trial, &cells, causes, true));
             }
         }
@@ -199,123 +210,136 @@ fn mark(row: &mut RowBuffer, cells: &Cells, evidence: &Evidence<'_>) {
 
 fn support(evidence: &Evidence<'_>, cells: &Cells) -> Support {
     let (n, m) = (evidence.queries, evidence.keys);
-    let shows = |query: usize, key: usize| match cells {
-        Cells::Contract => evidence.visible.is_visible(query, key),
-        Cells::Ignored => true,
-        Cells::Inverted => !evidence.visible.is_visible(query, key),
-        Cells::Shape(shape) => shape.visible(query, n, m).contains(&key),
-    };
-    let grid = || (0..n).flat_map(|query| (0..m).map(move |key| (query, key)));
-    let hidden = |&(query, key): &(usize, usize)| !evidence.visible.is_visible(query, key);
-    let leaks = |cell: &(usize, usize)| hidden(cell) && shows(cell.0, cell.1);
-    let lacks = |cell: &(usize, usize)| !hidden(cell) && !shows(cell.0, cell.1);
-    let leaked = grid().filter(leaks).count();
+    let mut observed = vec![false; n * m];
+    let (mut leaked, mut lost, mut hidden_cells, mut first) = (0, 0, 0, None);
+    let mut visible = vec![false; m];
+    for (query, row) in observed.chunks_mut(m.max(1)).enumerate() {
+        match evidence.visible.row(query) {
+            VisibleKeys::Cells(cells) => visible.copy_from_slice(cells),
+            VisibleKeys::Range(range) => {
+                visible.fill(false);
+                visible[range].fill(true);
+            }
+        }
+        match cells {
+            Cells::Contract => row.copy_from_slice(&visible),
+            Cells::Ignored => row.fill(true),
+            Cells::Inverted => row.iter_mut().zip(&visible).for_each(|(cell, &visible)| *cell = !visible),
+            Cells::Shape(shape) => row[shape.visible(query, n, m)].fill(true),
+        }
+        for (key, (&shown, &visible)) in row.iter().zip(&visible).enumerate() {
+            leaked += usize::from(shown && !visible);
+            lost += usize::from(visible && !shown);
+            hidden_cells += usize::from(!visible);
+            if shown != visible {
+                first.get_or_insert((query, key));
+            }
+        }
+    }
     Support {
-        observed: Mask::from_cells(n, m, grid().map(|(query, key)| shows(query, key)).collect()),
+        observed: Mask::from_cells(n, m, observed).compact(),
         leaked,
-        lost: grid().filter(lacks).count(),
-        first: grid().find(|cell| leaks(cell) || lacks(cell)).unwrap_or((0, 0)),
+        lost,
+        first: first.unwrap_or((0, 0)),
         leaked_weight: leaked as f64 / (n * m).max(1) as f64,
-        hidden_cells: grid().filter(hidden).count(),
+        hidden_cells,
     }
 }
 
-/// The scale by Gauss–Newton on O(c), its error from the residuals.
-fn fit(
-    evidence: &Evidence<'_>,
-    values: &Matrix,
-    output: &Matrix,
-    start: &Model,
-    cells: &Cells,
-    rows: &[usize],
-) -> Option<ScaleFit> {
-    let width = values.columns;
-    let all = values.to_f64();
-    if all.iter().any(|value| !value.is_finite()) {
-        return None;
-    }
-    let prepared: Vec<RowBuffer> = rows
-        .iter()
-        .map(|&query| {
-            let mut row = evidence.row(query);
-            mark(&mut row, cells, evidence);
-            row
-        })
-        .collect();
-    let at = |model: &Model, row: &RowBuffer| -> Vec<f64> {
-        let view = row.view(&evidence.key_norms);
-        let (mut logits, mut weights) = (vec![0.0; evidence.keys], vec![0.0; evidence.keys]);
-        model.weights(&view, &mut logits, &mut weights);
-        let mut out = vec![0.0; width];
-        for (key, &weight) in weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
-            for (out, value) in out.iter_mut().zip(&all[key * width..(key + 1) * width]) {
-                *out += weight * value;
-            }
+/// Where the search for a scale begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// At the model's own scale, which is about right.
+    Contract,
+    /// At the best of a coarse grid about it: far from the solution the derivative misleads.
+    Grid,
+}
+
+/// A head whose output is searched for its scale.
+struct Search<'a> {
+    evidence: &'a Evidence<'a>,
+    values: &'a PackedValues,
+    output: &'a Matrix,
+}
+
+impl Search<'_> {
+    /// The model's output of `rows`, row by row.
+    fn output_of(&self, model: &Model, rows: &[RowBuffer]) -> Vec<f64> {
+        let keys = self.evidence.keys;
+        let mut weights = vec![0.0; rows.len() * keys];
+        let mut logits = vec![0.0; keys];
+        for (row, weights) in rows.iter().zip(weights.chunks_mut(keys.max(1))) {
+            model.weights(&row.view(&self.evidence.key_norms), &mut logits, weights);
         }
+        let mut out = vec![0.0; rows.len() * self.values.width()];
+        self.values.multiply(&weights, &mut out, &mut [], &mut ProductWorkspace::new());
         out
-    };
-    let squares_at = |model: &Model| -> f64 {
-        let mut observed = vec![0.0; width];
-        prepared
-            .iter()
-            .map(|row| {
-                output.row(row.view(&evidence.key_norms).query, &mut observed);
-                at(model, row).iter().zip(&observed).map(|(a, b)| (a - b).powi(2)).sum::<f64>()
-            })
-            .sum()
-    };
-    // Far from the solution the derivative misleads: begin at the best of a coarse grid about the expected scale.
-    let mut model = start.clone();
-    let grid = (-12..=12).map(|step| start.scale * 2f64.powf(f64::from(step) / 2.0));
-    let best = grid.min_by(|a, b| {
-        let of = |scale: f64| squares_at(&Model { scale, ..start.clone() });
-        of(*a).total_cmp(&of(*b))
-    })?;
-    model.scale = best;
-    let (mut squares, mut slope_squares, mut entries) = (0.0, 0.0, 0usize);
-    for _ in 0..20 {
-        let small = 1e-5 * model.scale.abs().max(1e-9);
-        let (up, down) = (
-            Model { scale: model.scale + small, ..model.clone() },
-            Model { scale: model.scale - small, ..model.clone() },
-        );
-        let (mut product, mut observed) = (0.0, vec![0.0; width]);
-        (squares, slope_squares, entries) = (0.0, 0.0, 0);
-        for row in &prepared {
-            output.row(row.view(&evidence.key_norms).query, &mut observed);
-            if observed.iter().any(|value| !value.is_finite()) {
-                continue;
-            }
-            let (here, above, below) = (at(&model, row), at(&up, row), at(&down, row));
-            for channel in 0..width {
-                let slope = (above[channel] - below[channel]) / (2.0 * small);
-                let residual = observed[channel] - here[channel];
+    }
+
+    /// The scale by Gauss–Newton on O(c), its error from the residuals.
+    fn fit(&self, start: &Model, from: Start, cells: &Cells, rows: &[usize]) -> Option<ScaleFit> {
+        let (evidence, width) = (self.evidence, self.values.width());
+        if !self.values.is_finite {
+            return None;
+        }
+        let mut prepared = evidence.map_rows(rows, Columns::All, |row, _| {
+            mark(row, cells, evidence);
+            row.clone()
+        });
+        let is_finite = |row: &RowBuffer| {
+            let mut observed = vec![0.0; width];
+            self.output.row(row.view(&evidence.key_norms).query, &mut observed);
+            observed.iter().all(|value| value.is_finite())
+        };
+        prepared.retain(is_finite);
+        let mut observed = vec![0.0; prepared.len() * width];
+        for (row, observed) in prepared.iter().zip(observed.chunks_mut(width)) {
+            self.output.row(row.view(&evidence.key_norms).query, observed);
+        }
+        let scaled = |scale: f64, model: &Model| self.output_of(&Model { scale, ..model.clone() }, &prepared);
+        let squares_at =
+            |scale: f64| -> f64 { scaled(scale, start).iter().zip(&observed).map(|(a, b)| (a - b).powi(2)).sum() };
+        let mut model = start.clone();
+        if from == Start::Grid {
+            let grid = (-12..=12).map(|step| start.scale * 2f64.powf(f64::from(step) / 2.0));
+            let tried = grid.map(|scale| (scale, squares_at(scale)));
+            model.scale = tried.min_by(|a, b| a.1.total_cmp(&b.1))?.0;
+        }
+        let (mut squares, mut slope_squares) = (0.0, 0.0f64);
+        for _ in 0..20 {
+            let small = 1e-5 * model.scale.abs().max(1e-9);
+            let here = scaled(model.scale, start);
+            let (above, below) = (scaled(model.scale + small, start), scaled(model.scale - small, start));
+            let mut product = 0.0;
+            (squares, slope_squares) = (0.0, 0.0);
+            for (index, observed) in observed.iter().enumerate() {
+                let slope = (above[index] - below[index]) / (2.0 * small);
+                let residual = observed - here[index];
                 product += slope * residual;
                 slope_squares += slope * slope;
                 squares += residual * residual;
-                entries += 1;
+            }
+            if slope_squares <= 0.0 || !slope_squares.is_finite() {
+                return None;
+            }
+            let step = (product / slope_squares).clamp(-model.scale.abs() / 2.0, model.scale.abs() / 2.0);
+            model.scale += step;
+            if step.abs() <= 1e-12 * model.scale.abs() {
+                break;
             }
         }
-        if slope_squares <= 0.0 || !slope_squares.is_finite() {
-            return None;
-        }
-        let step = (product / slope_squares).clamp(-model.scale.abs() / 2.0, model.scale.abs() / 2.0);
-        model.scale += step;
-        if step.abs() <= 1e-12 * model.scale.abs() {
-            break;
-        }
+        let entries = observed.len();
+        let rounding = evidence.precisions.output.unit_roundoff() * self.values.root_mean_square;
+        let variance = (squares / entries.saturating_sub(1).max(1) as f64).max(rounding * rounding);
+        Some(ScaleFit {
+            scale: model.scale,
+            standard_error: (variance / slope_squares).sqrt(),
+            systematic: evidence.precisions.logits + 16.0 * evidence.precisions.arithmetic,
+            bias: None,
+            alibi: None,
+            chi_square: 1.0,
+            entries,
+            rows: prepared.len(),
+        })
     }
-    let size = (all.iter().map(|value| value * value).sum::<f64>() / all.len().max(1) as f64).sqrt();
-    let rounding = evidence.precisions.output.unit_roundoff() * size;
-    let variance = (squares / entries.saturating_sub(1).max(1) as f64).max(rounding * rounding);
-    Some(ScaleFit {
-        scale: model.scale,
-        standard_error: (variance / slope_squares).sqrt(),
-        systematic: evidence.precisions.logits + 16.0 * evidence.precisions.arithmetic,
-        bias: None,
-        alibi: None,
-        chi_square: 1.0,
-        entries,
-        rows: prepared.len(),
-    })
 }

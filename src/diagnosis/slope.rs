@@ -12,8 +12,11 @@
 //! freedom. (3) From σ alone: residuals of a few entries may be small by luck. Rounding c itself to the storage type is not
 //! scatter: [`ScaleFit::systematic`] states it apart.
 
-use super::evidence::{Evidence, RowBuffer, RowView};
+use rayon::prelude::*;
+
+use super::evidence::Evidence;
 use super::model::{Cap, Model, apply, apply_slope};
+use super::rows::{RowBuffer, RowView};
 
 /// Standard errors that a deviation must exceed. Rounding errors are bounded, not normal, and a run makes hundreds of
 /// comparisons: 8 leaves no false alarm (measured over 10,000 random heads, tests/statistical).
@@ -82,7 +85,7 @@ struct Entry {
 /// with different logits.
 pub fn fit_scale(
     evidence: &Evidence<'_>,
-    rows: &[RowBuffer],
+    rows: &[&RowBuffer],
     start: &Model,
     terms: Terms,
     cells: Cells,
@@ -105,18 +108,15 @@ pub fn fit_scale(
     last
 }
 
-fn step(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &Model, terms: Terms, cells: Cells) -> Option<ScaleFit> {
+fn step(evidence: &Evidence<'_>, rows: &[&RowBuffer], model: &Model, terms: Terms, cells: Cells) -> Option<ScaleFit> {
     let count = 1 + usize::from(terms.bias) + usize::from(terms.alibi);
     let mut normal = [[0.0; 3]; 3];
     let mut moment = [0.0; 3];
-    let mut centred: Vec<Vec<Entry>> = Vec::new();
-    for row in rows {
-        let view = row.view(&evidence.key_norms);
-        let entries = centred_entries(evidence, &view, model, terms, cells);
-        if entries.len() < 2 {
-            continue;
-        }
-        for entry in &entries {
+    let of_row = |row: &&RowBuffer| centred_entries(evidence, &row.view(&evidence.key_norms), model, terms, cells);
+    let mut centred: Vec<Vec<Entry>> = rows.par_iter().map(of_row).collect();
+    centred.retain(|entries| entries.len() >= 2);
+    for entries in &centred {
+        for entry in entries {
             for a in 0..count {
                 moment[a] += entry.precision * entry.regressors[a] * entry.response;
                 for (b, cell) in normal[a].iter_mut().enumerate().take(count) {
@@ -124,7 +124,6 @@ fn step(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &Model, terms: Terms
                 }
             }
         }
-        centred.push(entries);
     }
     let inverse = inverse(normal, count)?;
     let mut solution = [0.0; 3];
@@ -204,14 +203,14 @@ fn centred_entries(
         }
         let slope = apply_slope(model.cap, model.scale, row.raw[key]);
         let value = apply(model.cap, model.scale, row.raw[key]);
-        let mut response = weight.ln() - value + model.scale * slope - row.added[key];
+        let mut response = weight.ln() - value + model.scale * slope - row.added_at(key);
         let mut regressors = [slope, 0.0, 0.0];
         let mut next = 1;
         if terms.bias {
-            regressors[next] = row.bias[key];
+            regressors[next] = row.bias_at(key);
             next += 1;
         } else if model.bias != 0.0 {
-            response -= model.bias * row.bias[key];
+            response -= model.bias * row.bias_at(key);
         }
         if terms.alibi {
             regressors[next] = -row.distance(key);

@@ -1,12 +1,11 @@
 //! The moments of one head beside what i.i.d. entries give.
 
-use rayon::prelude::*;
-
 use super::checks::Control;
-use super::evidence::{Evidence, RowView};
+use super::evidence::Evidence;
 use super::finding::{Check, Finding, Verdict, significant};
 use super::matrix::Matrix;
 use super::model::Model;
+use super::survey::{RowFacts, Running};
 
 /// Statistics of one head; variances divide by the number of values. Logits are those of visible cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,88 +61,18 @@ fn moments(matrix: &Matrix) -> (f64, f64, f64) {
     (mean, variance, variance + mean * mean)
 }
 
-/// Merged count, mean and sum of squares about it.
-#[derive(Debug, Clone, Copy, Default)]
-struct Running {
-    count: f64,
-    mean: f64,
-    squares: f64,
-}
-
-impl Running {
-    fn merge(&mut self, other: Self) {
-        if other.count == 0.0 {
-            return;
-        }
-        let total = self.count + other.count;
-        let apart = other.mean - self.mean;
-        self.squares += other.squares + apart * apart * self.count * other.count / total;
-        self.mean += apart * other.count / total;
-        self.count = total;
-    }
-}
-
-/// What one row adds.
-struct RowMoments {
-    raw: Running,
-    /// `None` if a weight is not finite.
-    weights: Option<WeightMoments>,
-}
-
-struct WeightMoments {
-    entropy: f64,
-    /// Keys that are visible by the contract, or have weight all the same: entropy is at most their logarithm.
-    keys: f64,
-    largest: f64,
-    first: f64,
-}
-
-/// The moments of a row; `None` if it sees no key.
-fn row_moments(row: &RowView<'_>, model: &Model, logits: &mut [f64], weights: &mut [f64]) -> Option<RowMoments> {
-    let visible = || row.raw.iter().zip(row.visible).filter(|(_, visible)| **visible).map(|(raw, _)| *raw);
-    let count = visible().count() as f64;
-    if count == 0.0 {
-        return None;
-    }
-    let mean = visible().sum::<f64>() / count;
-    let squares = visible().map(|logit| (logit - mean).powi(2)).sum::<f64>();
-    if row.weights.is_empty() {
-        model.weights(row, logits, weights);
-    } else {
-        weights.copy_from_slice(row.weights);
-    }
-    let whole = (!row.is_broken()).then(|| WeightMoments {
-        entropy: weights.iter().filter(|&&weight| weight > 0.0).map(|weight| -weight * weight.ln()).sum(),
-        keys: weights.iter().zip(row.visible).filter(|(weight, visible)| **visible || **weight > 0.0).count() as f64,
-        largest: weights.iter().copied().fold(0.0, f64::max),
-        first: weights[0],
-    });
-    Some(RowMoments { raw: Running { count, mean, squares }, weights: whole })
-}
-
-/// The summary of a head; weights are the file's where there are any, else the model's.
-pub fn summarise(evidence: &Evidence<'_>, model: &Model, control: Option<Control>) -> HeadSummary {
+/// The summary of a head from what was noted of its rows; weights are the file's where there are any, else the model's.
+pub fn summarise(evidence: &Evidence<'_>, model: &Model, rows: &[RowFacts], control: Option<Control>) -> HeadSummary {
     let head = evidence.head;
     let (query_mean, query_variance, query_square) = moments(&head.queries);
     let (key_mean, key_variance, key_square) = moments(&head.keys);
-    let zeros = || vec![0.0; evidence.keys];
-    let rows: Vec<Option<RowMoments>> = (0..evidence.queries)
-        .into_par_iter()
-        .map_init(
-            || (evidence.row(0), zeros(), zeros()),
-            |(row, logits, weights), query| {
-                evidence.fill(query, row);
-                row_moments(&row.view(&evidence.key_norms), model, logits, weights)
-            },
-        )
-        .collect();
     let mut raw = Running::default();
     let (mut within, mut rows_with_keys) = (0.0, 0.0f64);
     let (mut entropy, mut whole, mut relative, mut largest_sum, mut largest, mut several) =
         (0.0, 0.0f64, 0.0, 0.0, 0.0f64, 0.0);
     let (mut first, mut one_hot, mut long) = (0.0, 0.0, 0.0);
     // Folded in the order of the rows, whichever thread made them.
-    for row in rows.into_iter().flatten() {
+    for row in rows.iter().filter(|row| row.raw.count > 0.0) {
         within += row.raw.squares / row.raw.count;
         rows_with_keys += 1.0;
         raw.merge(row.raw);

@@ -45,6 +45,15 @@ pub(super) fn to_f32(dtype: DType, byte_order: ByteOrder, bytes: &[u8], out: &mu
     }
 }
 
+/// The bits of entries of two bytes.
+///
+/// # Panics
+/// Unless there are exactly the bytes of `out.len()` of them.
+pub(super) fn to_bits(byte_order: ByteOrder, bytes: &[u8], out: &mut [u16]) {
+    assert_eq!(bytes.len(), 2 * out.len());
+    bits!(u16, byte_order, bytes, out, |bits| bits);
+}
+
 /// Halves by the batch: half converts several at a time where the processor can.
 fn halves(byte_order: ByteOrder, bytes: &[u8], out: &mut [f32], convert: impl Fn(&[u16], &mut [f32])) {
     let mut batch = [0; BATCH];

@@ -150,6 +150,16 @@ impl TensorFile {
         self.read_part(name, leading, Some(rows))
     }
 
+    /// The bits of the block at the `leading` indices of an array of f16 or bf16, in C order: half the memory of
+    /// [`TensorFile::read_block`].
+    ///
+    /// # Errors
+    /// As [`TensorFile::read_rows`], and an array of another type.
+    pub fn read_halves(&self, name: &str, leading: &[usize]) -> Result<Vec<u16>> {
+        let (info, source) = self.readable(name)?;
+        read::read_halves(info, source, leading).map_err(|error| self.of(name, &error))
+    }
+
     fn read_part(&self, name: &str, leading: &[usize], rows: Option<Range<usize>>) -> Result<Tensor> {
         let (info, source) = self.readable(name)?;
         read::read(info, source, leading, rows).map_err(|error| self.of(name, &error))

@@ -156,6 +156,24 @@ pub(super) fn read(
     Ok(Tensor { dtype, shape, values })
 }
 
+/// The bits of the block at the `leading` indices of an array of f16 or bf16, as they are stored.
+///
+/// # Errors
+/// As [`read`], and another type.
+pub(super) fn read_halves(info: &TensorInfo, source: &Source, leading: &[usize]) -> Result<Vec<u16>> {
+    ensure!(matches!(info.dtype, DType::F16 | DType::Bf16), "{} is no half type", info.dtype);
+    let block = Block::new(info, leading, None)?;
+    let mut bits = decode::zeros(block.shape().iter().product())?;
+    block.fill(source, &mut bits, |bytes, out| {
+        decode::to_bits(info.byte_order, bytes, out);
+        Ok(())
+    })?;
+    if leading.is_empty() {
+        source.verify()?;
+    }
+    Ok(bits)
+}
+
 impl<'a> Block<'a> {
     fn new(info: &'a TensorInfo, leading: &'a [usize], rows: Option<Range<usize>>) -> Result<Self> {
         let shape = &info.shape;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use attn::diagnosis::arrays::{Array, ArraySource, Role};
-use attn::diagnosis::audit::{Audit, audit};
+use attn::diagnosis::audit::{Audit, audit_with};
 use attn::diagnosis::contract::{Contract, Declared};
+use attn::diagnosis::evidence::MOST_CELLS;
 use attn::diagnosis::finding::{Check, Finding, Verdict};
 use attn::diagnosis::given_mask::MaskKind;
 use attn::diagnosis::matrix::Storage;
@@ -228,8 +229,13 @@ impl File {
     }
 
     pub fn audit(self) -> Audit {
+        self.audit_fitted_on(MOST_CELLS)
+    }
+
+    /// With fits on about so many cells.
+    pub fn audit_fitted_on(self, most_cells: usize) -> Audit {
         let source = ArraySource::new(self.arrays, &self.contract, self.mask_kind).expect("arrays that fit");
-        audit(&source, &self.contract, &|_, _| {}).expect("readable")
+        audit_with(&source, &self.contract, most_cells, &|_, _| {}).expect("readable")
     }
 }
 

@@ -17,6 +17,7 @@ mod comparison;
 mod definition;
 mod detection;
 mod heads;
+mod large;
 mod mask;
 mod normalisation;
 mod position;

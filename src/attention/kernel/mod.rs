@@ -31,6 +31,7 @@
 //! an L3 cache.
 
 mod attention_loops;
+pub mod comparison;
 mod dispatch;
 mod exponential;
 mod materialised;

@@ -1,6 +1,7 @@
 //! NaN and infinities.
 
 use super::HeadContext;
+use crate::diagnosis::evidence::Columns;
 use crate::diagnosis::finding::{Check, Finding, Verdict, significant};
 use crate::diagnosis::matrix::Matrix;
 
@@ -100,15 +101,13 @@ fn weight_rows(context: &HeadContext<'_>) -> Option<Finding> {
     if context.head.mask.as_ref().is_some_and(|mask| !mask.broken.is_empty()) {
         return None;
     }
-    let extreme = |query: usize| {
-        let row = evidence.row(query);
+    let extremes = evidence.map_rows(&evidence.every_row(), Columns::Visible, |row, _| {
         let view = row.view(&evidence.key_norms);
-        let logits = (0..evidence.keys).filter(|&key| view.visible[key]).map(|key| context.model.logit(&view, key));
-        logits.fold(f64::NEG_INFINITY, f64::max)
-    };
-    let overflows = |query: usize| !(-87.0..=LARGEST_EXPONENT).contains(&extreme(query));
-    let only_hidden = rows.iter().all(|&query| {
-        let row = evidence.row(query);
+        let keys = (view.span.start..view.span.end).filter(|&key| view.visible[key]);
+        keys.map(|key| context.model.logit(&view, key)).fold(f64::NEG_INFINITY, f64::max)
+    });
+    let overflows = |query: usize| !(-87.0..=LARGEST_EXPONENT).contains(&extremes[query]);
+    let hidden_alone = evidence.map_rows(&rows, Columns::None, |row, _| {
         let view = row.view(&evidence.key_norms);
         let hides = (0..evidence.keys).any(|key| !view.visible[key]);
         hides
@@ -117,6 +116,7 @@ fn weight_rows(context: &HeadContext<'_>) -> Option<Finding> {
                 false => view.weights[key] == f64::NEG_INFINITY,
             })
     });
+    let only_hidden = hidden_alone.into_iter().all(|alone| alone);
     let whole_overflow = (0..evidence.queries).any(|query| sums.rows[query].is_finite() && overflows(query));
     let mut finding = if only_hidden {
         context
@@ -129,7 +129,7 @@ fn weight_rows(context: &HeadContext<'_>) -> Option<Finding> {
             .with_numbers(f64::NEG_INFINITY, 0.0, "weight of a masked key")
             .with_cause("P + mask instead of softmax(scores + mask)", "add the mask to the scores")
     } else if rows.iter().all(|&query| overflows(query)) && !whole_overflow {
-        let largest = rows.iter().map(|&query| extreme(query)).fold(f64::NEG_INFINITY, f64::max);
+        let largest = rows.iter().map(|&query| extremes[query]).fold(f64::NEG_INFINITY, f64::max);
         let words = format!(
             "{} rows are not finite, those whose largest logit is above 88.7 (up to {}) or far below -87; all others are right: softmax does not subtract the row's maximum",
             rows.len(),

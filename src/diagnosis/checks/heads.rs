@@ -6,6 +6,7 @@ use crate::diagnosis::evidence::Evidence;
 use crate::diagnosis::finding::{Check, Finding, Place, Verdict, significant};
 use crate::diagnosis::matrix::Head;
 use crate::diagnosis::model::Model;
+use crate::diagnosis::product::PackedValues;
 
 use super::output::{Against, compare_output};
 
@@ -106,24 +107,22 @@ fn weights_of_another(
     let mut trials: Vec<(usize, usize)> = vec![(head, tiled)];
     trials.extend((0..sizes.heads).map(|other| (other, key_head(other, sizes.heads, sizes.key_heads, declared))));
     trials.extend((0..sizes.key_heads).map(|key| (head, key)));
+    let mut trial = own;
     for (query_head, key) in trials {
         if (query_head, key) == (head, key_head(head, sizes.heads, sizes.key_heads, declared)) {
             continue;
         }
-        let mut trial = own.clone();
         trial.queries = source.queries(batch, query_head)?;
         (trial.keys, trial.values) = (source.keys(batch, key)?, source.values(batch, key)?);
-        let mut evidence = Evidence::new(&trial, contract);
-        let step = evidence.queries.div_ceil(ROWS);
-        evidence.sample = (0..evidence.queries).step_by(step.max(1)).collect();
+        let evidence = Evidence::new(&trial, contract, ROWS * trial.keys.rows);
         let model = model_of(&trial);
         let fits = match (by_output, &trial.values, &trial.output) {
             (true, Some(values), Some(output)) => {
-                let rows = evidence.sample.clone();
-                compare_output(&evidence, Against::Model(&model), values, output, &rows, &|_| {}).fits()
+                let values = PackedValues::new(values);
+                compare_output(&evidence, Against::Model(&model), &values, output, evidence.sample(), &|_| {}).fits()
             }
             (true, ..) => false,
-            (false, ..) => evidence.compare(&model).fits(),
+            (false, ..) => evidence.try_model(&model).fits(),
         };
         if !fits {
             continue;
@@ -173,12 +172,13 @@ fn joined_wrongly(
 ) -> Result<Option<Finding>, String> {
     let sizes = source.sizes();
     let own = source.head(batch, head)?;
-    let evidence = Evidence::new(&own, contract);
+    let evidence = Evidence::new(&own, contract, ROWS * own.keys.rows);
     let model = model_of(&own);
-    let rows: Vec<usize> = (0..evidence.queries).collect();
     let against = if own.weights.is_some() { Against::Weights } else { Against::Model(&model) };
     let fits = |values: &crate::diagnosis::matrix::Matrix, output: &crate::diagnosis::matrix::Matrix| {
-        compare_output(&evidence, against, values, output, &rows, &|_| {}).fits()
+        let values = PackedValues::new(values);
+        let on = |rows: &[usize]| compare_output(&evidence, against, &values, output, rows, &|_| {}).fits();
+        on(evidence.sample()) && on(&evidence.every_row())
     };
     let (Some(values), Some(output)) = (&own.values, &own.output) else { return Ok(None) };
     if let Some(reshaped) = source.output_without_transpose(batch, head)?

@@ -1,6 +1,7 @@
 //! The log-sum-exp that kernels return.
 
 use super::HeadContext;
+use crate::diagnosis::evidence::Columns;
 use crate::diagnosis::finding::{Check, Finding, Verdict, significant};
 use crate::diagnosis::model::logit_noise;
 
@@ -19,26 +20,28 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     let model = context.explanation.map_or(context.model, |explanation| &explanation.model);
     let given = given.to_f64();
     let (mut ratios, mut differences, mut largest_ones, mut centred) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut bounds = Vec::new();
-    let (mut logits, mut weights, mut noise) =
-        (vec![0.0; evidence.keys], vec![0.0; evidence.keys], vec![0.0; evidence.keys]);
+    let (mut bounds, mut references) = (Vec::new(), Vec::new());
     let storage = context.head.log_sum_exp.as_ref().map_or(0.0, |matrix| matrix.storage.unit_roundoff());
-    let mut references = Vec::new();
-    for (query, &value) in given.iter().enumerate().take(evidence.queries) {
-        let row = evidence.row(query);
+    let queries: Vec<usize> = (0..evidence.queries.min(given.len())).collect();
+    let rows = evidence.map_rows(&queries, Columns::All, |row, [logits, weights, noise]| {
         let view = row.view(&evidence.key_norms);
         if !view.has_keys() {
-            continue;
+            return None;
         }
-        let reference = model.weights(&view, &mut logits, &mut weights);
-        logit_noise(model, &view, &logits, &evidence.precisions, &mut noise);
-        let shared: f64 = weights.iter().zip(&noise).map(|(weight, noise)| weight * noise).sum();
+        let reference = model.weights(&view, logits, weights);
+        let shared = logit_noise(model, &view, logits, weights, &evidence.precisions, noise);
         let sum = (8.0 + 4.0 * (evidence.keys as f64).sqrt()) * evidence.precisions.arithmetic;
-        bounds.push(2.0 * shared + sum + 4.0 * (storage + evidence.precisions.arithmetic) * (1.0 + reference.abs()));
-        ratios.push(value / reference);
-        differences.push(value - reference);
-        largest_ones.push(logits.iter().copied().fold(f64::NEG_INFINITY, f64::max));
-        centred.push(model.scale * view.raw.iter().sum::<f64>() / evidence.keys as f64);
+        let bound = 2.0 * shared + sum + 4.0 * (storage + evidence.precisions.arithmetic) * (1.0 + reference.abs());
+        let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mean = model.scale * view.raw.iter().sum::<f64>() / evidence.keys as f64;
+        Some((view.query, reference, bound, largest, mean))
+    });
+    for (query, reference, bound, largest, mean) in rows.into_iter().flatten() {
+        bounds.push(bound);
+        ratios.push(given[query] / reference);
+        differences.push(given[query] - reference);
+        largest_ones.push(largest);
+        centred.push(mean);
         references.push(reference);
     }
     if references.is_empty() {

@@ -53,10 +53,10 @@ fn declared_against_file(context: &HeadContext<'_>, declared: &Mask, file: &Mask
     let (mut shown, mut future, mut diagonal, mut hidden_past, mut past) = (0, 0, 0, 0, 0);
     let mut first = None;
     for query in 0..n {
+        let position = query as i64 + context.evidence.offset;
+        let (may_see, sees) = (declared.row(query), file.row(query));
         for key in 0..m {
-            let position = query as i64 + context.evidence.offset;
-            let may = declared.is_visible(query, key);
-            let is = file.is_visible(query, key);
+            let (may, is) = (may_see.contains(key), sees.contains(key));
             future += usize::from(!may);
             if is && !may {
                 shown += 1;

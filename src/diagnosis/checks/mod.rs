@@ -26,6 +26,7 @@ use super::finding::{Check, Finding, Verdict};
 use super::matrix::Head;
 use super::model::Model;
 use super::naming::Sizes;
+use super::survey::RowFacts;
 
 pub use heads::{AxisSums, axis_findings, key_head, order_findings};
 pub use output::{Against, compare_output};
@@ -35,12 +36,18 @@ pub use sinusoidal::findings as sinusoidal_findings;
 /// What the weights of a head hold, before any model.
 #[derive(Debug, Clone, Default)]
 pub struct WeightSums {
-    /// Σ over the keys of each row.
+    /// Σ over the keys of each row; NaN where a weight is not finite.
     pub rows: Vec<f64>,
-    /// Σ over the queries of each key, of rows that are whole.
-    pub columns: Vec<f64>,
     /// Rows with a NaN or an infinity.
     pub broken_rows: Vec<usize>,
+}
+
+impl WeightSums {
+    /// Those of surveyed rows.
+    pub fn of(facts: &[RowFacts]) -> Self {
+        let rows = facts.iter().map(|row| if row.is_broken { f64::NAN } else { row.sum }).collect();
+        Self { rows, broken_rows: (0..facts.len()).filter(|&query| facts[query].is_broken).collect() }
+    }
 }
 
 /// All that is known of one head.

@@ -1,13 +1,13 @@
 //! O = PV.
 
-use rayon::prelude::*;
-
 use super::HeadContext;
-use crate::diagnosis::evidence::{Evidence, RowBuffer};
+use crate::diagnosis::evidence::{Columns, Evidence, Precisions};
 use crate::diagnosis::explain::Cause;
 use crate::diagnosis::finding::{Check, Finding, Verdict, significant};
 use crate::diagnosis::matrix::Matrix;
-use crate::diagnosis::model::{Misfit, Model, logit_noise};
+use crate::diagnosis::model::{Misfit, Model, weights_and_bounds};
+use crate::diagnosis::product::{PackedValues, ProductWorkspace};
+use crate::diagnosis::rows::{RowBuffer, Scratch};
 
 /// Shown by `--explain output`.
 pub const EXPLANATION: &str = "\
@@ -28,80 +28,105 @@ pub enum Against<'a> {
     Model(&'a Model),
 }
 
-/// Compares `output` with weights times `values` over every row that sees a key. `prepare` may mark observed cells in a row.
+/// What a thread gathers of a block of rows.
+#[derive(Default)]
+struct Block {
+    queries: Vec<usize>,
+    /// One row of weights and of their errors (without the floor, which all keys share) for each query; zeros for a row that is
+    /// left out.
+    weights: Vec<f64>,
+    errors: Vec<f64>,
+    is_judged: Vec<bool>,
+    work: ProductWorkspace,
+}
+
+/// Compares `output` with weights times values over those of `rows` that see a key. `prepare` may mark observed cells in a row.
 pub fn compare_output(
     evidence: &Evidence<'_>,
     against: Against<'_>,
-    values: &Matrix,
+    values: &PackedValues,
     output: &Matrix,
     rows: &[usize],
     prepare: &(dyn Fn(&mut RowBuffer) + Sync),
 ) -> Misfit {
-    let (keys, width) = (evidence.keys, values.columns);
-    let all: Vec<f64> = values.to_f64();
-    let finite: Vec<f64> = all.iter().map(|value| if value.is_finite() { *value } else { 0.0 }).collect();
-    let largest = finite.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
-    let precisions = &evidence.precisions;
+    let keys = evidence.keys;
+    let precisions = evidence.precisions;
     let weight_rounding = precisions.weights.unit_roundoff().max(precisions.output.unit_roundoff());
     let sums = (8.0 + 4.0 * (keys as f64).sqrt()) * precisions.arithmetic;
-    let misfits: Vec<Misfit> = rows
-        .par_iter()
-        .map(|&query| {
-            let mut row = match against {
-                Against::Weights => evidence.row_of_weights(query),
-                Against::Model(_) => evidence.row(query),
-            };
-            prepare(&mut row);
-            let view = row.view(&evidence.key_norms);
-            if view.is_broken() || !view.has_keys() {
-                return Misfit::NONE;
-            }
-            let (mut logits, mut weights, mut errors) = (vec![0.0; keys], vec![0.0; keys], vec![0.0; keys]);
-            match against {
-                Against::Weights => {
-                    weights.copy_from_slice(view.weights);
-                    for (error, weight) in errors.iter_mut().zip(&weights) {
-                        *error = weight.abs() * (2.0 * weight_rounding + sums) + 2.0 * precisions.floor;
-                    }
-                }
-                Against::Model(model) => {
-                    model.weights(&view, &mut logits, &mut weights);
-                    logit_noise(model, &view, &logits, precisions, &mut errors);
-                    let shared: f64 = weights.iter().zip(&errors).map(|(weight, noise)| weight * noise).sum();
-                    let rounding = 4.0 * weight_rounding + sums;
-                    for (error, weight) in errors.iter_mut().zip(&weights) {
-                        *error = weight.abs() * ((*error + shared).exp_m1() + rounding) + 2.0 * precisions.floor;
-                    }
+    let without_floor = Precisions { floor: 0.0, tolerance: None, ..precisions };
+    let columns = match against {
+        Against::Weights => Columns::None,
+        Against::Model(model) => model.columns(),
+    };
+    let visit = |block: &mut Block, row: &mut RowBuffer, scratch: &mut Scratch| {
+        prepare(row);
+        let view = row.view(&evidence.key_norms);
+        let start = block.weights.len();
+        block.weights.resize(start + keys, 0.0);
+        block.queries.push(view.query);
+        let is_judged = !view.is_broken() && view.has_keys();
+        block.is_judged.push(is_judged);
+        let weights = &mut block.weights[start..];
+        match against {
+            Against::Weights if is_judged => weights.copy_from_slice(view.weights),
+            Against::Model(model) => {
+                block.errors.resize(start + keys, 0.0);
+                let parts = [&mut scratch[0][..], weights, &mut block.errors[start..]];
+                if is_judged {
+                    weights_and_bounds(model, &view, &without_floor, weight_rounding, parts);
                 }
             }
-            let (mut expected, mut bound) = (vec![0.0; width], vec![0.0; width]);
-            for key in 0..keys {
-                if weights[key] == 0.0 && errors[key] == 0.0 {
-                    continue;
+            Against::Weights => {}
+        }
+    };
+    let end = |block: &mut Block| {
+        let width = values.width();
+        let count = block.queries.len() * width;
+        let (mut expected, mut bounds) = (vec![0.0; count], vec![0.0; count]);
+        match against {
+            Against::Weights => {
+                values.multiply(&block.weights, &mut expected, &mut bounds, &mut block.work);
+                if block.weights.iter().any(|&weight| weight < 0.0) {
+                    block.weights.iter_mut().for_each(|weight| *weight = weight.abs());
+                    values.multiply_magnitudes(&block.weights, &mut bounds, &mut block.work);
                 }
-                let own = &finite[key * width..(key + 1) * width];
-                for channel in 0..width {
-                    expected[channel] += weights[key] * own[channel];
-                    bound[channel] += errors[key] * own[channel].abs();
-                }
+                bounds.iter_mut().for_each(|bound| *bound *= 2.0 * weight_rounding + sums);
             }
-            let mut observed = vec![0.0; width];
-            output.row(query, &mut observed);
+            Against::Model(_) => {
+                values.multiply(&block.weights, &mut expected, &mut [], &mut block.work);
+                values.multiply_magnitudes(&block.errors, &mut bounds, &mut block.work);
+            }
+        }
+        let mut observed = vec![0.0; width];
+        let misfit = |(index, &query): (usize, &usize)| {
             let mut misfit = Misfit::NONE;
-            for channel in 0..width {
+            if !block.is_judged[index] {
+                return misfit;
+            }
+            output.row(query, &mut observed);
+            for (channel, &observed) in observed.iter().enumerate() {
+                let expected = expected[index * width + channel];
                 let bound = match precisions.tolerance {
-                    Some(tolerance) => tolerance * largest,
+                    Some(tolerance) => tolerance * values.largest,
                     None => {
-                        bound[channel]
-                            + 2.0 * precisions.output.unit_roundoff() * expected[channel].abs()
+                        bounds[index * width + channel]
+                            + 2.0 * precisions.floor * values.magnitude_sums[channel]
+                            + 2.0 * precisions.output.unit_roundoff() * expected.abs()
                             + 2.0 * precisions.output.underflow()
                     }
                 };
-                misfit.add(observed[channel], expected[channel], bound, (query, channel));
+                misfit.add(observed, expected, bound, (query, channel));
             }
             misfit
-        })
-        .collect();
+        };
+        let misfits: Vec<Misfit> = block.queries.iter().enumerate().map(misfit).collect();
+        block.queries.clear();
+        block.is_judged.clear();
+        block.weights.clear();
+        block.errors.clear();
+        misfits
+    };
+    let misfits = evidence.map_blocks(rows, columns, Block::default, end, visit);
     misfits.into_iter().fold(Misfit::NONE, Misfit::merge)
 }
 
@@ -113,8 +138,9 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     if broken(values) {
         return Vec::new();
     }
-    let every_row: Vec<usize> = (0..context.evidence.queries).collect();
-    let compare = |against| compare_output(context.evidence, against, values, output, &every_row, &|_| {});
+    let packed = PackedValues::new(values);
+    let every_row = context.evidence.every_row();
+    let compare = |against| compare_output(context.evidence, against, &packed, output, &every_row, &|_| {});
     let has_weights = context.head.weights.is_some() && !context.recovered;
     if !has_weights {
         let Some(explanation) = context.explanation else { return Vec::new() };
@@ -132,11 +158,10 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
         return vec![context.finding(Check::Output, Verdict::Pass, "contract", words)];
     }
     let misfit = compare(Against::Weights);
-    let scale = values.to_f64().iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     if misfit.fits() {
         let words = format!(
             "O = PV; largest error {} of max |V|",
-            significant(misfit.largest / scale.max(f64::MIN_POSITIVE), 2)
+            significant(misfit.largest / packed.largest.max(f64::MIN_POSITIVE), 2)
         );
         return vec![context.finding(Check::Output, Verdict::Pass, "right", words).with_numbers(
             misfit.largest,

@@ -1,9 +1,11 @@
 //! Errors as large as the arithmetic explains.
 
 use super::HeadContext;
+use crate::diagnosis::evidence::Precisions;
 use crate::diagnosis::explain::Cause;
 use crate::diagnosis::finding::{Check, Finding, Verdict, significant};
 use crate::diagnosis::matrix::Storage;
+use crate::diagnosis::rows::RowBuffer;
 
 /// The same type's plain computation may be beaten by this much before it is worth a warning.
 pub const SUSPICIOUS_RATIO: f64 = 8.0;
@@ -63,12 +65,11 @@ fn range(context: &HeadContext<'_>) -> Vec<Finding> {
     }
     let evidence = context.evidence;
     let (mut largest, mut cell) = (0.0f64, (0, 0));
-    for &query in &evidence.sample {
-        let row = evidence.row(query);
+    for row in evidence.sampled() {
         let view = row.view(&evidence.key_norms);
         for (key, &raw) in view.raw.iter().enumerate() {
             if raw.abs() > largest {
-                (largest, cell) = (raw.abs(), (query, key));
+                (largest, cell) = (raw.abs(), (view.query, key));
             }
         }
     }
@@ -139,8 +140,19 @@ fn narrower_type(context: &HeadContext<'_>) -> Option<Storage> {
     let relative_scale = (fit.scale / context.model.scale - 1.0).abs();
     [Storage::F16, Storage::Bf16].into_iter().find(|&storage| {
         let plain = plain_errors(context, storage);
-        relative_scale < storage.unit_roundoff() && own <= 2.0 * plain && own >= plain / 50.0
+        let is_alike = relative_scale < storage.unit_roundoff() && own <= 2.0 * plain && own >= plain / 50.0;
+        is_alike && fits_in(context, storage)
     })
+}
+
+/// Whether logits and weights of a narrower type explain every weight.
+fn fits_in(context: &HeadContext<'_>, storage: Storage) -> bool {
+    let evidence = context.evidence;
+    let own = evidence.precisions;
+    let weights = if storage.unit_roundoff() > own.weights.unit_roundoff() { storage } else { own.weights };
+    let logits = own.logits.max(storage.unit_roundoff());
+    let narrower = Precisions { logits, weights, ..own };
+    evidence.compare_rows(context.model, &narrower, &evidence.every_row()).fits()
 }
 
 /// Root mean squares of the observed errors, and of a plain computation in the file's types.
@@ -148,8 +160,7 @@ fn root_mean_squares(context: &HeadContext<'_>) -> (f64, f64) {
     let evidence = context.evidence;
     let (mut squares, mut count) = (0.0, 0usize);
     let (mut logits, mut weights) = (vec![0.0; evidence.keys], vec![0.0; evidence.keys]);
-    for &query in evidence.sample.iter().take(512) {
-        let row = evidence.row(query);
+    for row in few(evidence.sampled(), 512) {
         let view = row.view(&evidence.key_norms);
         if view.is_broken() || !view.has_keys() {
             continue;
@@ -165,6 +176,11 @@ fn root_mean_squares(context: &HeadContext<'_>) -> (f64, f64) {
     (own, plain.max(least))
 }
 
+/// At most `most` rows, spread evenly.
+fn few(rows: &[RowBuffer], most: usize) -> impl Iterator<Item = &RowBuffer> {
+    rows.iter().step_by(rows.len().div_ceil(most).max(1))
+}
+
 /// Root mean square error of a plain computation: products in f32, logits rounded to `storage`, softmax in f32, weights rounded as
 /// stored.
 fn plain_errors(context: &HeadContext<'_>, storage: Storage) -> f64 {
@@ -175,14 +191,13 @@ fn plain_errors(context: &HeadContext<'_>, storage: Storage) -> f64 {
     let mut query_entries = vec![0.0; evidence.width];
     let keys_f32: Vec<f32> = context.head.keys.to_f64().iter().map(|&entry| entry as f32).collect();
     let all_f64 = evidence.precisions.arithmetic < 1e-10;
-    for &query in evidence.sample.iter().take(64) {
-        let row = evidence.row(query);
+    for row in few(evidence.sampled(), 64) {
         let view = row.view(&evidence.key_norms);
         if !view.has_keys() {
             continue;
         }
         context.model.weights(&view, &mut logits, &mut weights);
-        context.head.queries.row(query, &mut query_entries);
+        context.head.queries.row(view.query, &mut query_entries);
         let plain: Vec<f64> = (0..keys)
             .map(|key| {
                 if logits[key] == f64::NEG_INFINITY {

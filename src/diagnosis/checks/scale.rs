@@ -33,10 +33,9 @@ fn of_logits(context: &HeadContext<'_>) -> Option<Finding> {
     let evidence = context.evidence;
     let (mut product, mut square, mut rest, mut count) = (0.0, 0.0, 0.0, 0usize);
     let mut given = vec![0.0; evidence.keys];
-    for &query in &evidence.sample {
-        logits.row(query, &mut given);
-        let row = evidence.row(query);
+    for row in evidence.sampled() {
         let view = row.view(&evidence.key_norms);
+        logits.row(view.query, &mut given);
         for (&logit, &raw) in given.iter().zip(view.raw).filter(|(logit, _)| logit.is_finite()) {
             product += logit * raw;
             square += raw * raw;
@@ -97,6 +96,7 @@ fn of_weights(context: &HeadContext<'_>) -> Vec<Finding> {
     let finding = if is_wrong { wrong(context, fit) } else { right(context, fit, expected) };
     let mut finding = finding.with_numbers(fit.scale, expected, "factor");
     finding.standard_error = Some(fit.standard_error);
+    finding.symptoms.extend(context.evidence.sample_in_words().filter(|_| context.head.weights.is_some()));
     if context.recovered {
         finding.symptoms.push("weights recovered from the output by least squares".to_string());
     }

@@ -107,8 +107,7 @@ fn largest_logit(context: &HeadContext<'_>) -> f64 {
     let evidence = context.evidence;
     let scale = context.model.scale;
     let mut largest = 0.0f64;
-    for &query in evidence.sample.iter().take(256) {
-        let row = evidence.row(query);
+    for row in evidence.sampled().iter().take(256) {
         let view = row.view(&evidence.key_norms);
         for key in (0..evidence.keys).filter(|&key| view.visible[key]) {
             largest = largest.max((scale * view.raw[key]).abs());

@@ -170,10 +170,10 @@ fn is_padding_only(context: &HeadContext<'_>, support: &Support) -> bool {
     });
     let Some(real) = real else { return false };
     let evidence = context.evidence;
-    let differs =
-        |query: usize, key: usize| support.observed.is_visible(query, key) != evidence.visible.is_visible(query, key);
     (0..evidence.queries).all(|query| {
-        (0..evidence.keys).all(|key| !differs(query, key) || (!real[key] && support.observed.is_visible(query, key)))
+        let (observed, visible) = (support.observed.row(query), evidence.visible.row(query));
+        let leaks = |key: usize| !real[key] && observed.contains(key);
+        (0..evidence.keys).all(|key| observed.contains(key) == visible.contains(key) || leaks(key))
     })
 }
 

@@ -1,7 +1,8 @@
 //! Stages 2 to 4: hidden cells, sums, and the model put together.
 
-use super::super::evidence::{Evidence, RowBuffer, RowView};
+use super::super::evidence::{Columns, Evidence};
 use super::super::model::{Hidden, MaskUse, Misfit, Model, compare_row, logit_noise};
+use super::super::rows::{RowBuffer, RowView};
 use super::{Cause, Support};
 use crate::attention::Mask;
 
@@ -16,7 +17,7 @@ enum HiddenKind {
 }
 
 /// Whether hidden cells hold the softmax over all keys plus one number (a mask added too late).
-pub(super) fn added_after(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &Model) -> Option<f64> {
+pub(super) fn added_after(evidence: &Evidence<'_>, rows: &[&RowBuffer], model: &Model) -> Option<f64> {
     let hidden = rows.iter().flat_map(|row| {
         let view = row.view(&evidence.key_norms);
         (0..evidence.keys).filter(move |&key| !view.visible[key]).map(move |key| view.weights[key])
@@ -27,7 +28,7 @@ pub(super) fn added_after(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &M
         return None;
     }
     let number = evidence.head.mask.as_ref().and_then(|mask| mask.fill).unwrap_or(low.round());
-    evidence.compare(&Model { hidden: Hidden::AddedAfter(number), ..model.clone() }).fits().then_some(number)
+    evidence.try_model(&Model { hidden: Hidden::AddedAfter(number), ..model.clone() }).fits().then_some(number)
 }
 
 /// The mean over a row's fitted cells of ln P − logit (−lse for a plain softmax), its uncertainty, and the logits.
@@ -39,9 +40,10 @@ struct RowOffset {
 }
 
 fn row_offset(evidence: &Evidence<'_>, view: &RowView<'_>, model: &Model, only_visible: bool) -> Option<RowOffset> {
-    let logits: Vec<f64> = (0..evidence.keys).map(|key| model.logit(view, key)).collect();
+    let mut logits = vec![0.0; evidence.keys];
+    model.logits(view, 0..evidence.keys, &mut logits);
     let mut noise = vec![0.0; evidence.keys];
-    logit_noise(model, view, &logits, &evidence.precisions, &mut noise);
+    logit_noise(model, view, &logits, view.weights, &evidence.precisions, &mut noise);
     let weights = evidence.precisions.weights;
     let smallest = evidence.precisions.smallest;
     let (mut sum, mut count, mut tolerance) = (0.0, 0.0, 0.0f64);
@@ -61,7 +63,7 @@ fn row_offset(evidence: &Evidence<'_>, view: &RowView<'_>, model: &Model, only_v
 /// Stages 2 to 4; returns how far the final model is from the weights.
 pub(super) fn stages(
     evidence: &Evidence<'_>,
-    rows: &[RowBuffer],
+    rows: &[&RowBuffer],
     model: &mut Model,
     causes: &mut Vec<Cause>,
 ) -> Misfit {
@@ -80,7 +82,7 @@ pub(super) fn stages(
     let mut last = Misfit { ratio: f64::INFINITY, ..Misfit::NONE };
     for (hidden, cause) in trials {
         let trial = Model { hidden, ..model.clone() };
-        let misfit = evidence.compare(&trial);
+        let misfit = evidence.try_model(&trial);
         if misfit.fits() {
             *model = trial;
             causes.extend(cause);
@@ -106,7 +108,7 @@ pub(super) fn stages(
 }
 
 /// What the hidden cells with weight have in common.
-fn hidden_kind(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &Model, reversed: bool) -> (HiddenKind, f64) {
+fn hidden_kind(evidence: &Evidence<'_>, rows: &[&RowBuffer], model: &Model, reversed: bool) -> (HiddenKind, f64) {
     let (mut own, mut zero) = (0usize, 0usize);
     let (mut replaced, mut added): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut widest = 0.0f64;
@@ -154,7 +156,7 @@ fn hidden_kind(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &Model, rever
 }
 
 /// Stage 3 on the contract's cells: dropout, a factor, a sink.
-fn totals(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &mut Model, causes: &mut Vec<Cause>) -> Option<Misfit> {
+fn totals(evidence: &Evidence<'_>, rows: &[&RowBuffer], model: &mut Model, causes: &mut Vec<Cause>) -> Option<Misfit> {
     let underflow = evidence.precisions.floor;
     let (mut excess, mut sinks): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     let (mut zeros, mut cells, mut widest, mut leaked) = (0usize, 0usize, 0.0f64, 0usize);
@@ -202,7 +204,7 @@ fn totals(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &mut Model, causes
     if rows_with_sink > 0 {
         let sink = median(&mut sinks);
         let trial = Model { sink: Some(sink), ..model.clone() };
-        let misfit = evidence.compare(&trial);
+        let misfit = evidence.try_model(&trial);
         if misfit.fits() {
             *model = trial;
             causes.push(Cause::Sink(Some(sink)));
@@ -211,7 +213,7 @@ fn totals(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &mut Model, causes
     }
     if model.sink.is_some() {
         let trial = Model { sink: None, ..model.clone() };
-        let misfit = evidence.compare(&trial);
+        let misfit = evidence.try_model(&trial);
         if misfit.fits() {
             *model = trial;
             causes.push(Cause::Sink(None));
@@ -220,7 +222,7 @@ fn totals(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &mut Model, causes
     }
     if constant && factor.ln().abs() > 2.0 * widest {
         let trial = Model { factor, ..model.clone() };
-        let misfit = evidence.compare(&trial);
+        let misfit = evidence.try_model(&trial);
         if misfit.fits() {
             *model = trial;
             causes.push(Cause::Factor(factor));
@@ -232,80 +234,66 @@ fn totals(evidence: &Evidence<'_>, rows: &[RowBuffer], model: &mut Model, causes
 
 /// Compares weights that are not 0: what dropout left.
 fn compare_kept(evidence: &Evidence<'_>, model: &Model) -> Misfit {
-    let zeros = || vec![0.0; evidence.keys];
-    let mut scratch = [zeros(), zeros(), zeros()];
-    let mut misfit = Misfit::NONE;
-    let mut predicted = zeros();
-    let mut logits = zeros();
-    for query in 0..evidence.queries {
-        let mut row = evidence.row(query);
-        let view = row.view(&evidence.key_norms);
-        if view.is_broken() || !view.has_keys() {
-            continue;
-        }
-        model.weights(&view, &mut logits, &mut predicted);
-        row.keep_where_zero(&predicted);
-        misfit = misfit.merge(compare_row(model, &row.view(&evidence.key_norms), &evidence.precisions, &mut scratch));
-    }
-    misfit
+    let kept = |rows: &[usize]| {
+        let misfits = evidence.map_rows(rows, model.columns(), |row, scratch| {
+            let view = row.view(&evidence.key_norms);
+            if view.is_broken() || !view.has_keys() {
+                return Misfit::NONE;
+            }
+            let [logits, predicted, _] = &mut *scratch;
+            model.weights(&view, logits, predicted);
+            row.keep_where_zero(predicted);
+            compare_row(model, &row.view(&evidence.key_norms), &evidence.precisions, scratch)
+        });
+        misfits.into_iter().fold(Misfit::NONE, Misfit::merge)
+    };
+    let on_sample = kept(evidence.sample());
+    if on_sample.fits() { kept(&evidence.every_row()) } else { on_sample }
+}
+
+/// What stage 2 finds in one row.
+struct RowSupport {
+    observed: Vec<bool>,
+    leaked: usize,
+    lost: usize,
+    hidden_cells: usize,
+    /// First key that differs.
+    first: Option<usize>,
+    /// Weight on hidden cells.
+    leak: f64,
+    misfit: Misfit,
 }
 
 /// Stage 2 to the end: cells as they are shown by the implementation, over all rows, with the model that hides those.
 fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> (Support, Misfit) {
-    let underflow = evidence.precisions.floor;
     let (n, m) = (evidence.queries, evidence.keys);
+    let observed_model = Model { mask: MaskUse::Observed, hidden: Hidden::Excluded, ..model.clone() };
+    let rows = evidence.map_rows(&evidence.every_row(), Columns::All, |row, scratch| {
+        let mut found = row_support(evidence, &row.view(&evidence.key_norms), model, reversed)?;
+        if found.observed.contains(&true) {
+            row.observed = Some(std::mem::take(&mut found.observed));
+            found.misfit = compare_row(&observed_model, &row.view(&evidence.key_norms), &evidence.precisions, scratch);
+            found.observed = row.observed.take().unwrap_or_default();
+        }
+        Some(found)
+    });
     let mut cells = vec![false; n * m];
     let (mut leaked, mut lost, mut hidden_cells, mut first) = (0, 0, 0, None);
     let (mut leaked_weight, mut leaking_rows) = (0.0, 0usize);
     let mut misfit = Misfit::NONE;
-    let observed_model = Model { mask: MaskUse::Observed, hidden: Hidden::Excluded, ..model.clone() };
-    let zeros = || vec![0.0; m];
-    let mut scratch = [zeros(), zeros(), zeros()];
-    for query in 0..n {
-        let mut row = evidence.row(query);
-        let view = row.view(&evidence.key_norms);
-        // Rows that see no key hold zeros, or even weights, by convention.
-        let even = 1.0 / m as f64;
-        let by_convention = !view.has_keys()
-            && (view.weights.iter().all(|&weight| weight == 0.0)
-                || view.weights.iter().all(|&weight| (weight - even).abs() < 0.01 * even));
-        if view.is_broken() || by_convention {
-            continue;
-        }
-        let fitted =
-            row_offset(evidence, &view, model, !reversed).or_else(|| row_offset(evidence, &view, model, false));
-        let (mut observed, mut leak) = (vec![false; m], 0.0);
-        for (key, seen) in observed.iter_mut().enumerate() {
-            // A row without any weight shows nothing.
-            let expected = fitted.as_ref().map_or(1.0, |fitted| (fitted.logits[key] + fitted.offset).exp());
-            let visible = view.visible[key];
-            *seen = if view.weights[key] > 2.0 * underflow {
-                true
-            } else if expected > 64.0 * underflow {
-                false
-            } else {
-                visible
-            };
-            hidden_cells += usize::from(!visible && expected > 64.0 * underflow);
-            if *seen != visible {
-                first.get_or_insert((query, key));
-                leaked += usize::from(!visible);
-                lost += usize::from(visible);
-                leak += if visible { 0.0 } else { view.weights[key] };
-            }
-        }
-        leaked_weight += leak;
-        leaking_rows += usize::from(leak > 0.0);
-        cells[query * m..(query + 1) * m].copy_from_slice(&observed);
-        let any = observed.iter().any(|&seen| seen);
-        row.observed = Some(observed);
-        if any {
-            let view = row.view(&evidence.key_norms);
-            misfit = misfit.merge(compare_row(&observed_model, &view, &evidence.precisions, &mut scratch));
-        }
+    for (query, row) in rows.into_iter().enumerate() {
+        let Some(row) = row else { continue };
+        leaked += row.leaked;
+        lost += row.lost;
+        hidden_cells += row.hidden_cells;
+        first = first.or(row.first.map(|key| (query, key)));
+        leaked_weight += row.leak;
+        leaking_rows += usize::from(row.leak > 0.0);
+        cells[query * m..(query + 1) * m].copy_from_slice(&row.observed);
+        misfit = misfit.merge(row.misfit);
     }
     let found = Support {
-        observed: Mask::from_cells(n, m, cells),
+        observed: Mask::from_cells(n, m, cells).compact(),
         leaked,
         lost,
         first: first.unwrap_or((0, 0)),
@@ -313,4 +301,45 @@ fn support(evidence: &Evidence<'_>, model: &Model, reversed: bool) -> (Support, 
         hidden_cells,
     };
     (found, misfit)
+}
+
+/// The cells of a row as the implementation shows them; `None` for a row that says nothing of cells.
+fn row_support(evidence: &Evidence<'_>, view: &RowView<'_>, model: &Model, reversed: bool) -> Option<RowSupport> {
+    let (underflow, m) = (evidence.precisions.floor, evidence.keys);
+    // Rows that see no key hold zeros, or even weights, by convention.
+    let even = 1.0 / m as f64;
+    let by_convention = !view.has_keys()
+        && (view.weights.iter().all(|&weight| weight == 0.0)
+            || view.weights.iter().all(|&weight| (weight - even).abs() < 0.01 * even));
+    if view.is_broken() || by_convention {
+        return None;
+    }
+    let fitted = row_offset(evidence, view, model, !reversed).or_else(|| row_offset(evidence, view, model, false));
+    // exp(logit + offset) > 64·underflow, without an exponential for every cell. A row without any weight shows nothing.
+    let least = (64.0 * underflow).ln() - fitted.as_ref().map_or(0.0, |fitted| fitted.offset);
+    let shows = |key: usize| fitted.as_ref().is_none_or(|fitted| fitted.logits[key] > least);
+    let mut found = RowSupport {
+        observed: vec![false; m],
+        leaked: 0,
+        lost: 0,
+        hidden_cells: 0,
+        first: None,
+        leak: 0.0,
+        misfit: Misfit::NONE,
+    };
+    for key in 0..m {
+        let visible = view.visible[key];
+        let has_weight = view.weights[key] > 2.0 * underflow;
+        let is_expected = shows(key);
+        let seen = has_weight || (!is_expected && visible);
+        found.observed[key] = seen;
+        found.hidden_cells += usize::from(!visible && is_expected);
+        if seen != visible {
+            found.first.get_or_insert(key);
+            found.leaked += usize::from(!visible);
+            found.lost += usize::from(visible);
+            found.leak += if visible { 0.0 } else { view.weights[key] };
+        }
+    }
+    Some(found)
 }
