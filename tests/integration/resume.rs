@@ -214,7 +214,12 @@ fn run_whose_name_is_taken(folder: &Path, option: &str) -> Child {
     for _ in 0..50 {
         let mut child = start(folder, &format!("{LINE} {option} t.csv"));
         let began = Instant::now();
-        while names(folder).is_empty() && began.elapsed() < Duration::from_secs(60) {
+        // With --resume the first rows, before which the name is looked at.
+        let begun = || match option {
+            "--resume" => fs::metadata(folder.join("t.csv.partial")).is_ok_and(|found| found.len() > 0),
+            _ => !names(folder).is_empty(),
+        };
+        while !begun() && !folder.join("t.csv").exists() && began.elapsed() < Duration::from_secs(60) {
             sleep(Duration::from_millis(1));
         }
         signal("STOP", &child);
