@@ -204,17 +204,43 @@ fn a_full_disk_at_any_write_leaves_no_file_and_a_partial_one_that_is_gone_on_wit
     assert!(failed >= 5, "{failed}");
 }
 
+/// A run that is stopped between its first file and the last rename, whose name a folder takes.
+#[cfg(unix)]
+fn run_whose_name_is_taken(folder: &Path, option: &str) -> Child {
+    let signal = |name: &str, child: &Child| {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(child.id().to_string()).status();
+        assert!(status.expect("kill exists").success());
+    };
+    for _ in 0..50 {
+        let mut child = start(folder, &format!("{LINE} {option} t.csv"));
+        let began = Instant::now();
+        // With --resume the first rows, before which the name is looked at.
+        let begun = || match option {
+            "--resume" => fs::metadata(folder.join("t.csv.partial")).is_ok_and(|found| found.len() > 0),
+            _ => !names(folder).is_empty(),
+        };
+        while !begun() && !folder.join("t.csv").exists() && began.elapsed() < Duration::from_secs(60) {
+            sleep(Duration::from_millis(1));
+        }
+        signal("STOP", &child);
+        if fs::create_dir(folder.join("t.csv")).is_ok() {
+            signal("CONT", &child);
+            return child;
+        }
+        // It was through already.
+        signal("CONT", &child);
+        child.wait().expect("a child");
+        fs::remove_file(folder.join("t.csv")).expect("there");
+    }
+    panic!("no run could be stopped in the middle");
+}
+
+#[cfg(unix)]
 #[test]
 fn a_rename_that_fails_leaves_no_half_file() {
     for (option, left) in [("--per-trial", vec!["t.csv"]), ("--resume", vec!["t.csv", "t.csv.partial"])] {
         let folder = folder();
-        let mut child = start(folder.path(), &format!("{LINE} {option} t.csv"));
-        let began = Instant::now();
-        while names(folder.path()).is_empty() && began.elapsed() < Duration::from_secs(60) {
-            sleep(Duration::from_millis(2));
-        }
-        // A folder takes the name while the run is on: no file can be renamed over it.
-        fs::create_dir(folder.path().join("t.csv")).expect("room");
+        let mut child = run_whose_name_is_taken(folder.path(), option);
         assert_eq!(child.wait().expect("a child").code(), Some(2), "{option}");
         assert_eq!(names(folder.path()), left, "{option}");
         assert_eq!(names(&folder.path().join("t.csv")), [""; 0]);
