@@ -56,7 +56,8 @@ fn row_by_definition(evidence: &Evidence<'_>, model: &Model, query: usize) -> Mi
     let logit = |key: usize| {
         let raw: f64 = (0..WIDTH).map(|h| at(&head.queries, query, h) * at(&head.keys, key, h)).sum();
         let bias = head.bias.as_ref().map_or(0.0, |bias| model.bias * bias.at(query, key));
-        apply(model.cap, model.scale, raw) + bias - model.alibi * (query as f64 - key as f64).abs()
+        apply(model.cap, model.scale, raw) + bias
+            - model.alibi * ((query as i64 + evidence.offset - key as i64) as f64).abs()
     };
     let shown = |key: usize| match model.mask {
         MaskUse::Ignored => true,
