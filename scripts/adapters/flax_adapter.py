@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen
 
-import probe_io
+from probe_io import Unsupported, answer_cases, bfloat16
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_enable_x64", True)
@@ -26,7 +26,7 @@ def tensor(case, name):
 
 
 def array(made):
-    return probe_io.bfloat16(np.asarray(made, np.float32)) if made.dtype == jnp.bfloat16 else np.asarray(made)
+    return bfloat16(np.asarray(made, np.float32)) if made.dtype == jnp.bfloat16 else np.asarray(made)
 
 
 def attend(case):
@@ -35,7 +35,7 @@ def attend(case):
     masks, options = [], {}
     if case.get("causal"):
         if q.shape[1] != k.shape[1]:
-            raise probe_io.Unsupported("make_causal_mask is square")
+            raise Unsupported("make_causal_mask is square")
         masks.append(linen.make_causal_mask(jnp.ones(q.shape[:2]), dtype=bool))
     if case.get("mask") == "boolean":
         masks.append(jnp.asarray(case["mask"]))
@@ -55,4 +55,4 @@ def attend(case):
 
 
 if __name__ == "__main__":
-    probe_io.main(attend, implementation="flax.linen.dot_product_attention", version=flax.__version__, device="cpu", notes=f"jax {jax.__version__}")
+    answer_cases(attend, implementation="flax.linen.dot_product_attention", version=flax.__version__, device="cpu", notes=f"jax {jax.__version__}")

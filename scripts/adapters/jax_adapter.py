@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import probe_io
+from probe_io import Unsupported, answer_cases, bfloat16
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_enable_x64", True)
@@ -24,18 +24,18 @@ def tensor(case, name):
 
 
 def array(made):
-    return probe_io.bfloat16(np.asarray(made, np.float32)) if made.dtype == jnp.bfloat16 else np.asarray(made)
+    return bfloat16(np.asarray(made, np.float32)) if made.dtype == jnp.bfloat16 else np.asarray(made)
 
 
 def attend(case):
     case.offers(scale=True, causal=["either", "top-left"], window=True, mask=["boolean", "additive"], padding=True,
                 kv_groups=["repeat"], empty_rows=True, gradients=True)
     if case["v"].shape[-1] != case["k"].shape[-1]:
-        raise probe_io.Unsupported("values as wide as keys only")
+        raise Unsupported("values as wide as keys only")
     options = {"scale": case.scale, "is_causal": "causal" in case.options, "local_window_size": case.get("window")}
     if case.get("window"):
         if -1 in case.get("window"):
-            raise probe_io.Unsupported("no window that is open on one side")
+            raise Unsupported("no window that is open on one side")
         options["local_window_size"] = tuple(case.get("window"))
     if case.get("mask") == "boolean":
         options["mask"] = jnp.asarray(case["mask"])
@@ -55,4 +55,4 @@ def attend(case):
 
 
 if __name__ == "__main__":
-    probe_io.main(attend, implementation="jax.nn.dot_product_attention", version=jax.__version__, device="cpu", notes="implementation xla")
+    answer_cases(attend, implementation="jax.nn.dot_product_attention", version=jax.__version__, device="cpu", notes="implementation xla")

@@ -17,7 +17,7 @@ if os.environ["KERAS_BACKEND"] == "jax":
 import keras
 import numpy as np
 
-import probe_io
+from probe_io import Unsupported, answer_cases, bfloat16
 
 TYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
@@ -30,7 +30,7 @@ def tensor(case, name):
 def attend(case):
     case.offers(scale=True, causal=["either", "top-left"], mask=["boolean", "additive"], padding=True, kv_groups=["repeat"], empty_rows=True)
     if keras.backend.backend() == "jax" and case["v"].shape[-1] != case["k"].shape[-1]:
-        raise probe_io.Unsupported("values as wide as keys only")
+        raise Unsupported("values as wide as keys only")
     options = {"scale": case.scale, "is_causal": "causal" in case.options}
     if case.get("mask") == "additive":
         options["bias"] = keras.ops.convert_to_tensor(case["mask"], TYPES[case.dtype])
@@ -38,11 +38,11 @@ def attend(case):
         options["mask"] = keras.ops.convert_to_tensor(case["mask"])
     o = keras.ops.swapaxes(keras.ops.dot_product_attention(*(tensor(case, name) for name in "qkv"), **options), 1, 2)
     if keras.backend.standardize_dtype(o.dtype) == "bfloat16":
-        return {"o": probe_io.bfloat16(keras.ops.convert_to_numpy(keras.ops.cast(o, "float32")))}
+        return {"o": bfloat16(keras.ops.convert_to_numpy(keras.ops.cast(o, "float32")))}
     return {"o": np.asarray(keras.ops.convert_to_numpy(o))}
 
 
 if __name__ == "__main__":
     backend = keras.backend.backend()
-    probe_io.main(attend, implementation=f"keras.ops.dot_product_attention ({backend})", version=keras.__version__, device="cpu",
+    answer_cases(attend, implementation=f"keras.ops.dot_product_attention ({backend})", version=keras.__version__, device="cpu",
                   notes=f"backend {backend} {__import__(backend).__version__}")

@@ -12,7 +12,7 @@ import importlib.metadata
 import mlx.core as mx
 import numpy as np
 
-import probe_io
+from probe_io import Unsupported, answer_cases, bfloat16
 
 TYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
 
@@ -23,7 +23,7 @@ def tensor(case, name):
 
 
 def array(made):
-    return probe_io.bfloat16(np.array(made.astype(mx.float32))) if made.dtype == mx.bfloat16 else np.array(made)
+    return bfloat16(np.array(made.astype(mx.float32))) if made.dtype == mx.bfloat16 else np.array(made)
 
 
 def attend(case):
@@ -32,7 +32,7 @@ def attend(case):
     scale = case.scale or case["q"].shape[-1] ** -0.5
     masked = "mask" in case.tensors
     if masked and "causal" in case.options:
-        raise probe_io.Unsupported("a mask is an array or \"causal\", not both")
+        raise Unsupported("a mask is an array or \"causal\", not both")
     mask = tensor(case, "mask") if masked else "causal" if "causal" in case.options else None
 
     def function(q, k, v):
@@ -46,6 +46,6 @@ def attend(case):
 
 
 if __name__ == "__main__":
-    probe_io.main(attend, implementation="mlx.core.fast.scaled_dot_product_attention", version=importlib.metadata.version("mlx"),
+    answer_cases(attend, implementation="mlx.core.fast.scaled_dot_product_attention", version=importlib.metadata.version("mlx"),
                   device=str(mx.default_device()),
                   notes="no default scale: 1/√d passed")

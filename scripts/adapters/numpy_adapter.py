@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-import probe_io
+from probe_io import answer_cases, arguments, bfloat16
 
 
 class Attention:
@@ -152,12 +152,12 @@ class Attention:
 def stored(case, answer):
     """In the type of the case; the log-sum-exp stays in the type that it was computed in."""
     store = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": None}[case.dtype]
-    return {name: array if name == "lse" else probe_io.bfloat16(array) if store is None else array.astype(store)
+    return {name: array if name == "lse" else bfloat16(array) if store is None else array.astype(store)
             for name, array in answer.items()}
 
 
 def main():
-    parser = probe_io.arguments()
+    parser = arguments()
     parser.description = "Attention by its definition, in NumPy"
     parser.add_argument("--fault", metavar="NAME", help="plant this fault")
     parser.add_argument("--list-faults", action="store_true", help="print the faults, and where each was reported")
@@ -177,7 +177,7 @@ def main():
         with np.errstate(all="ignore"):
             return stored(case, attention(case).answer())
 
-    probe_io.main(attend, parsed, implementation="numpy, by definition", version=np.__version__, device="cpu",
+    answer_cases(attend, parsed, implementation="numpy, by definition", version=np.__version__, device="cpu",
                   notes=f"fault planted: {parsed.fault}" if parsed.fault else "")
 
 

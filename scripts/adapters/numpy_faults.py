@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-import numpy_adapter
 from numpy_adapter import Attention
+from probe_io import bfloat16
 
 FAULTS = {}
 
@@ -292,7 +292,7 @@ class SoftmaxInBf16(Attention):
         scaled = super().scaled()
         if self.case.dtype == "f64":
             return scaled
-        return (numpy_adapter.probe_io.bfloat16(scaled).astype(np.uint32) << 16).view(np.float32)
+        return (bfloat16(scaled).astype(np.uint32) << 16).view(np.float32)
 
 
 # Heads and batch

@@ -15,7 +15,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-import probe_io
+from probe_io import Unsupported, answer_cases, arguments, bfloat16
 
 TYPES = {"f64": TensorProto.DOUBLE, "f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 BOTTOM_RIGHT = "causal bottom-right goes by nonpad_kv_seqlen, from opset 24 on"
@@ -63,7 +63,7 @@ def attend(case, reference):
     case.offers(scale=True, causal=True, softcap=True, window=True, mask=["boolean", "additive"], padding=True, kv_groups=["repeat"],
                 empty_rows=True)
     if case.get("padding") and case.get("causal") in ("either", "top-left"):
-        raise probe_io.Unsupported("causal with lengths is bottom-right")
+        raise Unsupported("causal with lengths is bottom-right")
     made, feeds = model(case)
     names = ["o", "weights"][:len(made.graph.output)]
     if reference:
@@ -72,14 +72,14 @@ def attend(case, reference):
         try:
             session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
         except (onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented, onnxruntime.capi.onnxruntime_pybind11_state.Fail) as error:
-            raise probe_io.Unsupported(str(error).splitlines()[0]) from error
+            raise Unsupported(str(error).splitlines()[0]) from error
         answers = session.run(None, feeds)
-    return {name: probe_io.bfloat16(array.astype(np.float32)) if array.dtype == ml_dtypes.bfloat16 else array
+    return {name: bfloat16(array.astype(np.float32)) if array.dtype == ml_dtypes.bfloat16 else array
             for name, array in zip(names, answers)}
 
 
 def main():
-    parser = probe_io.arguments()
+    parser = arguments()
     parser.description = "the Attention operator of ONNX"
     parser.add_argument("--reference", action="store_true", help="ONNX's own evaluator instead of ONNX Runtime")
     parsed = parser.parse_args()
@@ -87,7 +87,7 @@ def main():
         about = {"implementation": "onnx ReferenceEvaluator, Attention", "version": onnx.__version__}
     else:
         about = {"implementation": "onnxruntime, Attention", "version": onnxruntime.__version__, "notes": f"onnx {onnx.__version__}"}
-    probe_io.main(lambda case: attend(case, parsed.reference), parsed, device="cpu", **about)
+    answer_cases(lambda case: attend(case, parsed.reference), parsed, device="cpu", **about)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """What every adapter of `attn probe` needs: the loop over the cases, and .safetensors in plain NumPy.
 
-An adapter is a function from a case to its answer, handed to `main`:
+An adapter is a function from a case to its answer, handed to `answer_cases`:
 
     def attend(case):
         case.offers(scale=True, causal=["either"], mask=["boolean"], empty_rows=True)     # else: unsupported
         return {"o": library.attention(case["q"], case["k"], case["v"], scale=case.scale)}
 
-    probe_io.main(attend, implementation="library attention", version=library.__version__)
+    answer_cases(attend, implementation="library attention", version=library.__version__)
 
 Tensors are NumPy arrays of the case's type. NumPy has no bfloat16: those tensors are read as float32, which holds them exactly,
-and an answer that the library gave in bfloat16 is handed back as `probe_io.bfloat16(array)`.
-Copy this file beside an adapter; it needs nothing but NumPy.
+and an answer that the library gave in bfloat16 is handed back as `bfloat16(array)`.
+This file needs nothing but NumPy. It stands beside an adapter, or in it in place of the line that imports it.
 """
 import argparse
 import json
@@ -105,7 +105,7 @@ def arguments(parser=None):
     return parser
 
 
-def main(attend, parsed=None, **about):
+def answer_cases(attend, parsed=None, **about):
     """Answers every case that has no answer yet; `about` goes to about.json."""
     parsed = parsed or arguments().parse_args()
     parsed.outputs.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ os.environ.setdefault("DEV", "CPU")
 import numpy as np
 from tinygrad import Device, Tensor, dtypes
 
-import probe_io
+from probe_io import Unsupported, answer_cases, bfloat16
 
 TYPES = {"f64": dtypes.float64, "f32": dtypes.float32, "f16": dtypes.float16, "bf16": dtypes.bfloat16}
 
@@ -26,14 +26,14 @@ def tensor(case, name):
 
 
 def array(made):
-    return probe_io.bfloat16(made.cast(dtypes.float32).numpy()) if made.dtype == dtypes.bfloat16 else np.asarray(made.numpy())
+    return bfloat16(made.cast(dtypes.float32).numpy()) if made.dtype == dtypes.bfloat16 else np.asarray(made.numpy())
 
 
 def attend(case):
     case.offers(causal=["either", "top-left"], mask=["boolean", "additive"], padding=True, kv_groups=["repeat"], empty_rows=True, gradients=True)
     masked = "mask" in case.tensors
     if masked and "causal" in case.options:
-        raise probe_io.Unsupported("attn_mask and is_causal together are refused")
+        raise Unsupported("attn_mask and is_causal together are refused")
     inputs = [tensor(case, name) for name in "qkv"]
     q, k, v = inputs
     o = q.scaled_dot_product_attention(k, v, attn_mask=tensor(case, "mask") if masked else None, is_causal="causal" in case.options,
@@ -45,5 +45,5 @@ def attend(case):
 
 
 if __name__ == "__main__":
-    probe_io.main(attend, implementation="tinygrad scaled_dot_product_attention", version=importlib.metadata.version("tinygrad"),
+    answer_cases(attend, implementation="tinygrad scaled_dot_product_attention", version=importlib.metadata.version("tinygrad"),
                   device=Device.DEFAULT)

@@ -13,7 +13,7 @@ import contextlib
 import torch
 from torch.nn.attention import SDPBackend, bias, sdpa_kernel
 
-import probe_io
+from probe_io import Unsupported, answer_cases, arguments, bfloat16
 
 TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
@@ -26,7 +26,7 @@ def tensor(case, name):
 
 def array(made):
     made = made.detach()
-    return probe_io.bfloat16(made.float().numpy()) if made.dtype == torch.bfloat16 else made.numpy()
+    return bfloat16(made.float().numpy()) if made.dtype == torch.bfloat16 else made.numpy()
 
 
 def attend(case):
@@ -35,12 +35,17 @@ def attend(case):
     masked = case.get("mask") or case.get("padding")
     causal = case.get("causal")
     if masked and causal:
-        raise probe_io.Unsupported("attn_mask and is_causal together are refused")
+        raise Unsupported("attn_mask and is_causal together are refused")
     mask = tensor(case, "mask") if masked else None
     if causal == "bottom-right":
         mask = bias.causal_lower_right(q.shape[-2], k.shape[-2])
-    o = torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=causal in ("either", "top-left"), scale=case.scale, enable_gqa="kv_groups" in case.options)
+    try:
+        o = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=causal in ("either", "top-left"), scale=case.scale, enable_gqa="kv_groups" in case.options)
+    except RuntimeError as error:
+        if "No available kernel" in str(error):
+            raise Unsupported("the kernel that --backend names refuses it") from error
+        raise
     answer = {"o": o}
     if case.get("gradients"):
         o.backward(tensor(case, "do"))
@@ -49,12 +54,12 @@ def attend(case):
 
 
 def main():
-    parser = probe_io.arguments()
+    parser = arguments()
     parser.description = "torch.nn.functional.scaled_dot_product_attention"
     parser.add_argument("--backend", choices=BACKENDS, help="allow only this kernel")
     parsed = parser.parse_args()
     with sdpa_kernel(BACKENDS[parsed.backend]) if parsed.backend else contextlib.nullcontext():
-        probe_io.main(attend, parsed, implementation="torch scaled_dot_product_attention", version=torch.__version__, device="cpu",
+        answer_cases(attend, parsed, implementation="torch scaled_dot_product_attention", version=torch.__version__, device="cpu",
                       notes=f"backend {parsed.backend}" if parsed.backend else "")
 
 

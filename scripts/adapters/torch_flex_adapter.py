@@ -3,7 +3,7 @@
 # requires-python = ">=3.10"
 # dependencies = ["numpy", "torch"]
 # ///
-"""torch.nn.attention.flex_attention on the CPU, not compiled, with its log-sum-exp.
+"""torch.nn.attention.flex_attention on the CPU, not compiled, with its log-sum-exp (it has no gradients there).
 
     python3 torch_flex_adapter.py DIR DIR/out
 
@@ -14,7 +14,7 @@ import warnings
 import torch
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
-import probe_io
+from probe_io import answer_cases, bfloat16
 
 TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -26,7 +26,7 @@ def tensor(case, name):
 
 def array(made):
     made = made.detach()
-    return probe_io.bfloat16(made.float().numpy()) if made.dtype == torch.bfloat16 else made.numpy()
+    return bfloat16(made.float().numpy()) if made.dtype == torch.bfloat16 else made.numpy()
 
 
 def broadcast(case, name):
@@ -73,20 +73,16 @@ def score_mod(case):
 
 def attend(case):
     case.offers(scale=True, causal=True, window=True, softcap=True, alibi=True, mask=["boolean", "additive"], padding=True,
-                kv_groups=["repeat"], empty_rows=True, gradients=True)
-    q, k, v = (tensor(case, name).requires_grad_(bool(case.get("gradients"))) for name in "qkv")
+                kv_groups=["repeat"], empty_rows=True)
+    q, k, v = (tensor(case, name) for name in "qkv")
     (batch, heads, n, _), m = q.shape, k.shape[2]
     rule = mask_mod(case)
     block_mask = create_block_mask(rule, batch, heads, n, m, device="cpu") if rule else None
     o, aux = flex_attention(q, k, v, score_mod=score_mod(case), block_mask=block_mask, scale=case.scale, enable_gqa="kv_groups" in case.options,
                             return_aux=AuxRequest(lse=True))
-    answer = {"o": o, "lse": aux.lse}
-    if case.get("gradients"):
-        o.backward(tensor(case, "do"))
-        answer |= {"dq": q.grad, "dk": k.grad, "dv": v.grad}
-    return {name: array(made) for name, made in answer.items()}
+    return {"o": array(o), "lse": array(aux.lse)}
 
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message=".*flex_attention called without torch.compile.*")
-    probe_io.main(attend, implementation="torch flex_attention", version=torch.__version__, device="cpu", notes="not compiled")
+    answer_cases(attend, implementation="torch flex_attention", version=torch.__version__, device="cpu", notes="not compiled")

@@ -12,7 +12,7 @@ Its boolean masks hide where true, so they are given inverted. It has no scale, 
 """
 import torch
 
-import probe_io
+from probe_io import Unsupported, answer_cases, arguments, bfloat16
 
 TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -24,7 +24,7 @@ def tensor(case, name):
 
 def array(made):
     made = made.detach()
-    return probe_io.bfloat16(made.float().numpy()) if made.dtype == torch.bfloat16 else made.numpy()
+    return bfloat16(made.float().numpy()) if made.dtype == torch.bfloat16 else made.numpy()
 
 
 def merged(heads):
@@ -38,7 +38,7 @@ def attend(case, fast):
     batch, heads, n, d = q.shape
     m = k.shape[2]
     if v.shape[-1] != d:
-        raise probe_io.Unsupported("values as wide as keys only")
+        raise Unsupported("values as wide as keys only")
     layer = torch.nn.MultiheadAttention(heads * d, heads, bias=False, batch_first=True, dtype=q.dtype)
     with torch.no_grad():
         layer.in_proj_weight.copy_(torch.eye(heads * d).repeat(3, 1))
@@ -53,10 +53,10 @@ def attend(case, fast):
         options["attn_mask"] = mask.expand(batch, heads, n, m).flatten(0, 1)
     if case.get("causal"):
         if "attn_mask" in options:
-            raise probe_io.Unsupported("is_causal is a hint about the one attn_mask")
+            raise Unsupported("is_causal is a hint about the one attn_mask")
         options |= {"attn_mask": torch.nn.Transformer.generate_square_subsequent_mask(n, dtype=q.dtype) if n == m else None, "is_causal": True}
         if n != m:
-            raise probe_io.Unsupported("generate_square_subsequent_mask is square")
+            raise Unsupported("generate_square_subsequent_mask is square")
     with torch.set_grad_enabled(not fast):
         o, weights = layer(merged(q), merged(k), merged(v), need_weights=not fast, average_attn_weights=False, **options)
     o = o.unflatten(2, (heads, d)).transpose(1, 2)
@@ -68,11 +68,11 @@ def attend(case, fast):
 
 
 def main():
-    parser = probe_io.arguments()
+    parser = arguments()
     parser.description = "torch.nn.MultiheadAttention with identity projections"
     parser.add_argument("--fast", action="store_true", help="inference mode, without weights")
     parsed = parser.parse_args()
-    probe_io.main(lambda case: attend(case, parsed.fast), parsed, implementation="torch MultiheadAttention", version=torch.__version__, device="cpu",
+    answer_cases(lambda case: attend(case, parsed.fast), parsed, implementation="torch MultiheadAttention", version=torch.__version__, device="cpu",
                   notes="inference mode" if parsed.fast else "training mode, dropout 0")
 
 

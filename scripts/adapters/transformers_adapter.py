@@ -19,7 +19,7 @@ from transformers import masking_utils
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 
-import probe_io
+from probe_io import Unsupported, answer_cases, arguments, bfloat16
 
 TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -31,7 +31,7 @@ def tensor(case, name):
 
 def array(made):
     made = made.detach()
-    return probe_io.bfloat16(made.float().numpy()) if made.dtype == torch.bfloat16 else made.numpy()
+    return bfloat16(made.float().numpy()) if made.dtype == torch.bfloat16 else made.numpy()
 
 
 def mask(case, sdpa):
@@ -43,7 +43,7 @@ def mask(case, sdpa):
     if case.get("window"):
         left, right = case.get("window")
         if right != 0 or left < 0:
-            raise probe_io.Unsupported("windows look back only")
+            raise Unsupported("windows look back only")
         rule = masking_utils.sliding_window_causal_mask_function(left + 1)
     elif case.get("causal"):
         rule = masking_utils.causal_mask_function
@@ -54,7 +54,7 @@ def mask(case, sdpa):
     if case.get("mask"):
         given = tensor(case, "mask")
         if given.shape[1] != 1:
-            raise probe_io.Unsupported("masks are the same for all heads")
+            raise Unsupported("masks are the same for all heads")
         rule = masking_utils.and_masks(rule, lambda b, h, i, j: given[b if given.shape[0] > 1 else 0, 0, i, j])
     padding = torch.arange(m) < tensor(case, "lengths")[:, None] if case.get("padding") else None
     make = masking_utils.sdpa_mask if sdpa else masking_utils.eager_mask
@@ -80,11 +80,11 @@ def attend(case, sdpa):
 
 
 def main():
-    parser = probe_io.arguments()
+    parser = arguments()
     parser.description = "attention functions of transformers"
     parser.add_argument("--sdpa", action="store_true", help="sdpa_attention_forward instead of the eager function")
     parsed = parser.parse_args()
-    probe_io.main(lambda case: attend(case, parsed.sdpa), parsed, implementation=f"transformers, {'sdpa' if parsed.sdpa else 'eager (Gemma 2)'}",
+    answer_cases(lambda case: attend(case, parsed.sdpa), parsed, implementation=f"transformers, {'sdpa' if parsed.sdpa else 'eager (Gemma 2)'}",
                   version=transformers.__version__, device="cpu", notes=f"torch {torch.__version__}; no default scale: 1/√d passed")
 
 
