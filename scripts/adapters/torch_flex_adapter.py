@@ -57,7 +57,7 @@ def mask_mod(case):
 
 def score_mod(case):
     """What is done to the scaled logits, as a function of a logit and the indices; None if nothing."""
-    cap = case.get("softcap")
+    cap = torch.tensor(case.get("softcap")) if case.get("softcap") else None  # as a number it would be a symbol from the second value on
     slopes = tensor(case, "alibi_slopes") if case.get("alibi") else None
     mask = broadcast(case, "mask") if case.get("mask") == "additive" else None
     if cap is None and slopes is None and mask is None:
