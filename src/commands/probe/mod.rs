@@ -1,0 +1,19 @@
+//! `attn probe`: does an attention implementation do what attention should?
+
+mod new;
+
+use anyhow::Result;
+
+use super::{ExitStatus, config};
+use crate::cli::probe::{ProbeAction, ProbeArguments};
+
+/// Runs the subcommand; `invocation` is what was typed, for the output.
+///
+/// # Errors
+/// Wrong options, unreadable folders, an output that cannot be written.
+pub fn run(typed: &ProbeArguments, _invocation: &str) -> Result<ExitStatus> {
+    match &typed.action {
+        ProbeAction::New(typed) => new::run(typed),
+        _ => todo!(),
+    }
+}
