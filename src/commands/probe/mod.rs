@@ -1,5 +1,6 @@
 //! `attn probe`: does an attention implementation do what attention should?
 
+mod judge;
 mod new;
 
 use anyhow::Result;
@@ -11,9 +12,10 @@ use crate::cli::probe::{ProbeAction, ProbeArguments};
 ///
 /// # Errors
 /// Wrong options, unreadable folders, an output that cannot be written.
-pub fn run(typed: &ProbeArguments, _invocation: &str) -> Result<ExitStatus> {
+pub fn run(typed: &ProbeArguments, invocation: &str) -> Result<ExitStatus> {
     match &typed.action {
         ProbeAction::New(typed) => new::run(typed),
+        ProbeAction::Judge(typed) => judge::run(typed, invocation),
         _ => todo!(),
     }
 }
