@@ -35,6 +35,8 @@ pub fn is_answered(probe: &Path, line: &CaseLine) -> bool {
 pub fn remove(probe: &Path, manifest: &Manifest) -> usize {
     let mut removed = 0;
     for line in &manifest.cases {
+        // What an adapter was writing when it ended.
+        let _ = fs::remove_file(path_of(probe, line, "partial"));
         for ending in ENDINGS {
             removed += usize::from(fs::remove_file(path_of(probe, line, ending)).is_ok());
         }
@@ -218,7 +220,7 @@ pub fn strangers(probe: &Path, manifest: &Manifest) -> Vec<String> {
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let belongs = |name: &String| {
         ["about.json", "run.log"].contains(&name.as_str())
-            || ENDINGS.iter().any(|ending| {
+            || ENDINGS.iter().chain(&["partial"]).any(|ending| {
                 let stem = name.strip_suffix(ending).and_then(|stem| stem.strip_suffix('.'));
                 stem.is_some_and(|stem| manifest.cases.iter().any(|line| line.name == stem))
             })

@@ -4,7 +4,7 @@
 //! the f32 operation: Figueroa 1995, for +, −, ×, ÷ and 53 ≥ 2·24 + 2). So the result depends on no library.
 
 use super::behaviour::{
-    AlibiUse, Arithmetic, Axis, Behaviour, CapUse, GradientUse, LseUse, MaskUse, Maximum, Merge, Source,
+    AlibiUse, Arithmetic, Axis, Behaviour, CapUse, GradientUse, HiddenValues, LseUse, MaskUse, Maximum, Merge, Source,
 };
 use super::case::{Block, Case, MaskForm, Shape};
 
@@ -58,8 +58,21 @@ pub fn source(behaviour: &Behaviour, shape: &Shape, batch: usize, head: usize) -
         Source::Own => (batch, own),
         Source::Tiled => (batch, head % shape.key_heads),
         Source::FirstEntry => (0, own),
+        // Keys or values alone: see `value_source`.
+        Source::FirstEntryKeys => (0, own),
+        Source::FirstEntryValues => (batch, own),
         Source::NextEntry => ((batch + 1) % shape.batches, own),
         Source::FirstHead => (batch, 0),
+    }
+}
+
+/// As [`source`], for the values.
+fn value_source(behaviour: &Behaviour, shape: &Shape, batch: usize, head: usize) -> (usize, usize) {
+    let own = head / (shape.heads / shape.key_heads);
+    match behaviour.source {
+        Source::FirstEntryKeys => (batch, own),
+        Source::FirstEntryValues => (0, own),
+        _ => source(behaviour, shape, batch, head),
     }
 }
 
@@ -171,6 +184,9 @@ impl Attention<'_> {
             MaskUse::Applied | MaskUse::FirstEntry | MaskUse::FirstHead if hidden => f64::NEG_INFINITY,
             MaskUse::Applied | MaskUse::FirstEntry | MaskUse::FirstHead => shown,
             MaskUse::Ignored => logit,
+            MaskUse::ConstantOverflows if hidden => f64::NEG_INFINITY,
+            MaskUse::ConstantOverflows => f64::NAN,
+            MaskUse::Everything => f64::NEG_INFINITY,
             MaskUse::AfterSoftmax => shown,
             MaskUse::Inverted if hidden => logit,
             MaskUse::Inverted => f64::NEG_INFINITY,
@@ -235,17 +251,21 @@ impl Attention<'_> {
             return f64::NEG_INFINITY;
         }
         let shift = if self.behaviour.maximum == Maximum::Subtracted { maximum } else { 0.0 };
+        let finite = line.iter().copied().filter(|logit| logit.is_finite());
+        let mean = finite.clone().sum::<f64>() / finite.count() as f64;
         let mut sum = 0.0;
         for logit in line.iter_mut() {
             *logit = a.step(a.step(*logit - shift).exp());
             sum = a.step(sum + *logit);
         }
-        line.iter_mut().for_each(|weight| *weight = a.store(*weight / sum));
+        let divisor = if sum == 0.0 && self.behaviour.maximum == Maximum::KeptGuarded { 1.0 } else { sum };
+        line.iter_mut().for_each(|weight| *weight = a.store(*weight / divisor));
         let log = a.step(sum.ln());
         let natural = a.step(shift + log);
         match self.behaviour.lse {
             LseUse::Natural => natural,
             LseUse::BaseTwo => natural * std::f64::consts::LOG2_E,
+            LseUse::Centred => natural - mean,
             LseUse::WithoutMaximum => log,
             LseUse::MaximumOnly => maximum,
             LseUse::Sum => natural.exp(),
@@ -258,11 +278,14 @@ impl Attention<'_> {
         let a = self.arithmetic;
         let mut output = Block::zeros([batches, heads, n, value_width]);
         for (batch, head) in places(&self.shape) {
-            let (key_batch, key_head) = source(self.behaviour, &self.shape, batch, head);
+            let (key_batch, key_head) = value_source(self.behaviour, &self.shape, batch, head);
             for query in 0..n {
                 let own = weights.row(batch, head, query);
                 let sums = output.row_mut(batch, head, query);
                 for (key, &weight) in own.iter().enumerate() {
+                    if weight == 0.0 && self.behaviour.hidden_values == HiddenValues::LeftOut {
+                        continue;
+                    }
                     for (sum, &value) in sums.iter_mut().zip(self.values.row(key_batch, key_head, key)) {
                         *sum = a.step(*sum + a.step(weight * value));
                     }
@@ -311,7 +334,11 @@ impl Attention<'_> {
         };
         for (batch, head) in places(&self.shape) {
             let (key_batch, key_head) = source(behaviour, &self.shape, batch, head);
-            let counts = behaviour.gradient != GradientUse::FirstOfGroup || head % group == 0;
+            let counts = match behaviour.gradient {
+                GradientUse::FirstOfGroup => head % group == 0,
+                GradientUse::LastOfGroup => head % group == group - 1,
+                _ => true,
+            };
             for query in 0..n {
                 let upstream: Vec<f64> =
                     output_gradient.row(batch, head, query).iter().map(|&entry| a.stored.round(entry)).collect();

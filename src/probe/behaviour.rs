@@ -40,6 +40,10 @@ pub enum MaskUse {
     FirstHead,
     /// Filled with a finite number that leaves hidden keys some weight.
     Filled(i64),
+    /// A constant that overflows times 0 makes NaN of visible cells.
+    ConstantOverflows,
+    /// Mask and lengths hide each other's rest: nothing is seen.
+    Everything,
 }
 
 /// How the soft cap enters.
@@ -98,6 +102,10 @@ pub enum Source {
     Tiled,
     /// Those of batch entry 0.
     FirstEntry,
+    /// Keys of batch entry 0, own values.
+    FirstEntryKeys,
+    /// Own keys, values of batch entry 0.
+    FirstEntryValues,
     /// Those of the next batch entry.
     NextEntry,
     /// Those of head 0.
@@ -122,6 +130,8 @@ pub enum Maximum {
     Subtracted,
     /// Nothing.
     Kept,
+    /// Nothing, and a sum of 0 gives zeros.
+    KeptGuarded,
 }
 
 /// How the logarithm of the sum is given.
@@ -131,6 +141,8 @@ pub enum LseUse {
     Natural,
     /// log₂ Σ exp(logit).
     BaseTwo,
+    /// Of logits whose mean over the keys was taken off.
+    Centred,
     /// Without the maximum that was taken off.
     WithoutMaximum,
     /// The maximum alone.
@@ -139,6 +151,15 @@ pub enum LseUse {
     Sum,
     /// Its negative.
     Negative,
+}
+
+/// What becomes of hidden keys' values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HiddenValues {
+    /// They are left out.
+    LeftOut,
+    /// They are multiplied by their weight 0, which makes NaN of NaN.
+    TimesZero,
 }
 
 /// How gradients go wrong.
@@ -154,6 +175,8 @@ pub enum GradientUse {
     WithoutMean,
     /// dK and dV of the first query head of a group alone.
     FirstOfGroup,
+    /// dK and dV of the last query head of a group alone.
+    LastOfGroup,
     /// dK and dV are means over the group.
     MeanOfGroup,
 }
@@ -187,6 +210,8 @@ pub struct Behaviour {
     pub maximum: Maximum,
     /// The logarithm of the sum.
     pub lse: LseUse,
+    /// Values of hidden keys.
+    pub hidden_values: HiddenValues,
     /// Gradients.
     pub gradient: GradientUse,
 }
@@ -209,6 +234,7 @@ pub fn right(case: &Case) -> Vec<Behaviour> {
         merge: Merge::Right,
         maximum: Maximum::Subtracted,
         lse: LseUse::Natural,
+        hidden_values: HiddenValues::LeftOut,
         gradient: GradientUse::Right,
     };
     debug_assert!(matches!(case.options.kv_groups, None | Some(Groups::Repeat)));

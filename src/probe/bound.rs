@@ -89,7 +89,9 @@ pub fn largest_error(name: &str, found: &Block, expected: &Block, sees: &Block) 
 /// The bound of the array `name`.
 pub fn bound(case: &Case, yardstick: &Yardstick, definition: &Outcome, name: &str) -> Option<Bound> {
     let (values, noise) = (yardstick.values.array(name)?, yardstick.noise.array(name)?);
-    let (definition_error, _) = largest_error(name, definition.array(name)?, values, &yardstick.sees);
+    let (error, _) = largest_error(name, definition.array(name)?, values, &yardstick.sees);
+    // An overflow on the way is no rounding: then the floor alone counts.
+    let definition_error = if error.is_finite() { error } else { 0.0 };
     let arithmetic = Arithmetic::of(case.storage);
     let (step, stored) = (arithmetic.step.unit_roundoff(), case.storage.unit_roundoff());
     let floor = (values.numbers.iter().zip(&noise.numbers).enumerate())

@@ -28,6 +28,8 @@ pub enum Capability {
     Causal,
     /// Batch entries of different lengths.
     Padding,
+    /// What is hidden does not matter, not even NaN.
+    HiddenNan,
     /// Queries that see no key.
     EmptyRows,
     /// Keys near the query's position only.
@@ -66,7 +68,7 @@ pub enum Capability {
 
 impl Capability {
     /// Every capability, in the order of reports.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::DefaultScale,
         Self::ExplicitScale,
         Self::NonSquare,
@@ -76,6 +78,7 @@ impl Capability {
         Self::AdditiveMask,
         Self::Causal,
         Self::Padding,
+        Self::HiddenNan,
         Self::EmptyRows,
         Self::Window,
         Self::Softcap,
@@ -107,6 +110,7 @@ impl Capability {
             Self::AdditiveMask => "additive-mask",
             Self::Causal => "causal",
             Self::Padding => "padding",
+            Self::HiddenNan => "hidden-nan",
             Self::EmptyRows => "empty-rows",
             Self::Window => "window",
             Self::Softcap => "softcap",

@@ -100,7 +100,7 @@ fn recipes(capability: Capability) -> Vec<Recipe> {
         Capability::NonSquare | Capability::BatchAndHeads | Capability::GroupedQueries => shapes(capability),
         Capability::BooleanMask | Capability::AdditiveMask | Capability::Bias => masks(capability),
         Capability::Causal | Capability::Window => positions(capability),
-        Capability::Padding | Capability::EmptyRows => hidden_keys(capability),
+        Capability::Padding | Capability::EmptyRows | Capability::HiddenNan => hidden_keys(capability),
         Capability::Softcap => vec![
             case("weights", [2, 3, 7, 11, 5], "logits are capped at 3")
                 .identity()
@@ -232,6 +232,13 @@ fn masks(capability: Capability) -> Vec<Recipe> {
         case("by-batch", [3, 2, 7, 13, 5], "a mask for each batch entry").masked(form, random(3, 1)),
         case("own", [2, 3, 11, 17, 7], "a mask for each head and batch entry").masked(form, random(2, 3)),
     ];
+    if capability == Capability::BooleanMask {
+        recipes.push(
+            case("f16", [2, 3, 11, 7, 5], "in f16, where large constants overflow")
+                .stored(Storage::F16)
+                .masked(form, random(1, 1)),
+        );
+    }
     if capability == Capability::AdditiveMask {
         let finite = MaskKind::Random { batches: 1, heads: 1, hidden: -10_000.0 };
         recipes.push(case("finite", [2, 3, 11, 13, 7], "−10000 hides as well").masked(form, finite));
@@ -298,6 +305,17 @@ fn hidden_keys(capability: Capability) -> Vec<Recipe> {
             case("bf16", [2, 3, 11, 13, 7], "in bf16").padded(&[4, 13]).stored(Storage::Bf16),
         ];
     }
+    if capability == Capability::HiddenNan {
+        return vec![
+            case("values", [3, 2, 7, 11, 5], "values of padding are NaN")
+                .values(ValueKind::BrokenPadding, 5)
+                .padded(&[11, 7, 2]),
+            case("values-bf16", [2, 3, 11, 13, 7], "the same in bf16")
+                .values(ValueKind::BrokenPadding, 7)
+                .padded(&[13, 5])
+                .stored(Storage::Bf16),
+        ];
+    }
     let empty = |recipe: Recipe| recipe.with(|options| options.empty_rows = true);
     vec![
         empty(
@@ -347,6 +365,16 @@ fn huge(capability: Capability) -> Vec<Recipe> {
         case("f64", [1, 2, 7, 11, 16], "logits from 1024", Storage::F64, 1024.0, 1.0),
         case("f16", [1, 2, 7, 11, 16], "logits from 256, which f16 holds", Storage::F16, 256.0, 1.0),
         case("bf16", [1, 2, 7, 11, 16], "logits from 256, which bf16 holds", Storage::Bf16, 256.0, 2.0),
+        // QKᵀ is 2¹⁷ and more, beyond the 65504 of f16; times 2⁻⁹ it is 256.
+        case(
+            "f16-products",
+            [1, 2, 7, 11, 16],
+            "QKᵀ overflows f16 unless it is scaled or summed in f32",
+            Storage::F16,
+            32768.0,
+            128.0,
+        )
+        .scaled(1.0 / 512.0),
     ]
 }
 

@@ -2,7 +2,8 @@
 
 use super::attend::{Outcome, attend};
 use super::behaviour::{
-    AlibiUse, Arithmetic, Axis, Behaviour, CapUse, CausalUse, GradientUse, LseUse, MaskUse, Maximum, Merge, Source,
+    AlibiUse, Arithmetic, Axis, Behaviour, CapUse, CausalUse, GradientUse, HiddenValues, LseUse, MaskUse, Maximum,
+    Merge, Source,
 };
 use super::bound::{MULTIPLE, largest_error};
 use super::case::{Block, Case, MaskForm};
@@ -44,7 +45,16 @@ pub fn suspects(case: &Case, right: &Behaviour) -> Vec<Suspect> {
     positions(case, &mut list);
     forms(case, &mut list);
     structure(case, &mut list);
-    list.suspects
+    let mut suspects = list.suspects;
+    if case.storage == Storage::F16 {
+        // The definition itself, where its products do not fit.
+        suspects.push(Suspect {
+            cause: Cause::new("overflow", "QKᵀ is kept in f16 and overflows before the scale"),
+            behaviour: right.clone(),
+            arithmetic: Arithmetic::of(Storage::F16),
+        });
+    }
+    suspects
 }
 
 struct List<'a> {
@@ -100,11 +110,19 @@ fn masks(case: &Case, list: &mut List<'_>) {
     let name = if case.options.padding { "padding" } else { "mask" };
     mask(name, "the mask is not applied", MaskUse::Ignored);
     mask("mask-polarity", "the mask is read the other way round: what should be hidden is shown", MaskUse::Inverted);
+    if case.options.padding {
+        mask(
+            "mask-polarity",
+            "mask or lengths are read the other way round: together they hide everything",
+            MaskUse::Everything,
+        );
+    }
     mask("mask-multiplied", "logits are multiplied by the mask", MaskUse::Multiplied);
     mask("mask-after-softmax", "the mask is applied after the softmax: rows sum to less than 1", MaskUse::AfterSoftmax);
     if form == MaskForm::Boolean {
         mask("mask-added", "true and false are added to the logits as 1 and 0", MaskUse::AddedAsNumbers);
     }
+    mask("mask-constant", "the constant that hides overflows to infinity, and 0 times it is NaN where keys are visible", MaskUse::ConstantOverflows);
     mask("mask-batch", "the mask of batch entry 0 is used for all", MaskUse::FirstEntry);
     mask("mask-head", "the mask of head 0 is used for all", MaskUse::FirstHead);
     for fill in [0, -1, -10, -100] {
@@ -200,20 +218,23 @@ fn forms(case: &Case, list: &mut List<'_>) {
     for step in [Storage::F16, Storage::F32, Storage::F64] {
         // exp overflows in the type it is computed in.
         if step == Storage::F16 || step == Arithmetic::of(case.storage).step {
-            list.add(
-                "maximum",
-                format!("the row's maximum is not taken off before exp, which overflows in {}", step.name()),
-                |behaviour| {
-                    behaviour.maximum = Maximum::Kept;
-                },
-            );
-            if let Some(last) = list.suspects.last_mut() {
-                last.arithmetic = Arithmetic { step, stored: case.storage };
+            for maximum in [Maximum::Kept, Maximum::KeptGuarded] {
+                let words =
+                    format!("the row's maximum is not taken off before exp, which overflows in {}", step.name());
+                list.add("maximum", words, |behaviour| behaviour.maximum = maximum);
+                if let Some(last) = list.suspects.last_mut() {
+                    last.arithmetic = Arithmetic { step, stored: case.storage };
+                }
             }
         }
     }
     for (lse, name, words) in [
         (LseUse::BaseTwo, "lse-base", "the log-sum-exp is in base 2"),
+        (
+            LseUse::Centred,
+            "lse-centred",
+            "the log-sum-exp is that of logits whose mean was taken off, and not put back",
+        ),
         (LseUse::WithoutMaximum, "lse-maximum", "the maximum that was taken off is missing from the log-sum-exp"),
         (LseUse::MaximumOnly, "lse-sum", "the maximum alone is given for the log-sum-exp"),
         (LseUse::Sum, "lse-log", "the sum is given, not its logarithm"),
@@ -229,12 +250,16 @@ fn forms(case: &Case, list: &mut List<'_>) {
         gradient("dQ and dK have the scale twice", GradientUse::ScaleTwice);
         gradient("dS lacks the row's mean: P∘dP in place of P∘(dP − rowsum(P∘dP))", GradientUse::WithoutMean);
         gradient("dK and dV are those of the first query head of a group, not the sum", GradientUse::FirstOfGroup);
+        gradient("dK and dV are those of the last query head of a group, not the sum", GradientUse::LastOfGroup);
         gradient("dK and dV are means over the query heads of a group, not sums", GradientUse::MeanOfGroup);
     }
 }
 
 fn structure(case: &Case, list: &mut List<'_>) {
     let shape = case.inputs.shape();
+    list.add("hidden-nan", "values of hidden keys are multiplied by 0, not left out: NaN stays NaN", |behaviour| {
+        behaviour.hidden_values = HiddenValues::TimesZero;
+    });
     list.add("axis", "the softmax runs over the queries, not the keys", |behaviour| behaviour.axis = Axis::Queries);
     if shape.heads > 1 {
         list.add("axis", "the softmax runs over the heads", |behaviour| behaviour.axis = Axis::Heads);
@@ -259,15 +284,21 @@ fn structure(case: &Case, list: &mut List<'_>) {
         list.add("batch", "all batch entries use the keys and values of entry 0", |behaviour| {
             behaviour.source = Source::FirstEntry;
         });
+        list.add("batch", "all batch entries use the keys of entry 0", |behaviour| {
+            behaviour.source = Source::FirstEntryKeys;
+        });
+        list.add("batch", "all batch entries use the values of entry 0", |behaviour| {
+            behaviour.source = Source::FirstEntryValues;
+        });
         list.add("batch", "batch entries use the keys and values of the next one", |behaviour| {
             behaviour.source = Source::NextEntry;
         });
     }
 }
 
-/// An array of an answer that is out of its bound.
+/// An array of an answer beside its bound.
 #[derive(Debug, Clone, Copy)]
-pub struct Wrong<'a> {
+pub struct Seen<'a> {
     /// Its name.
     pub name: &'static str,
     /// What the answer says.
@@ -278,13 +309,23 @@ pub struct Wrong<'a> {
     pub bound: f64,
 }
 
-/// The suspect that reproduces every wrong array, nearest first; one that is listed earlier wins where both are about as near.
-pub fn explain(case: &Case, right: &Behaviour, wrong: &[Wrong<'_>], sees: &Block) -> Option<Cause> {
+impl Seen<'_> {
+    /// Whether it is out of its bound.
+    pub fn is_wrong(&self) -> bool {
+        self.error.is_nan() || self.error > self.bound
+    }
+}
+
+/// The suspect that reproduces every array, right ones included, nearest first; one that is listed earlier wins where both are about as near.
+pub fn explain(case: &Case, right: &Behaviour, arrays: &[Seen<'_>], sees: &Block) -> Option<Cause> {
     let mut best: Option<(f64, Cause)> = None;
     for suspect in suspects(case, right) {
         let exact = attend(case, &suspect.behaviour, suspect.arithmetic);
         let rounded = attend(case, &suspect.behaviour, Arithmetic::of(case.storage));
-        let distance = wrong.iter().map(|array| distance(case, array, &exact, &rounded, sees)).fold(0.0, f64::max);
+        // Over another axis the logarithm of the sum has no row.
+        let has_row = |array: &&Seen<'_>| array.name != "lse" || suspect.behaviour.axis == Axis::Keys;
+        let distances = arrays.iter().filter(has_row).map(|array| distance(case, array, &exact, &rounded, sees));
+        let distance = distances.fold(0.0, f64::max);
         if distance <= 1.0 && best.as_ref().is_none_or(|(nearest, _)| 2.0 * distance < *nearest) {
             best = Some((distance, suspect.cause));
         }
@@ -293,7 +334,7 @@ pub fn explain(case: &Case, right: &Behaviour, wrong: &[Wrong<'_>], sees: &Block
 }
 
 /// How far the array is from what a suspect gives, in what rounding allows; above 1 it is not that.
-fn distance(case: &Case, array: &Wrong<'_>, exact: &Outcome, rounded: &Outcome, sees: &Block) -> f64 {
+fn distance(case: &Case, array: &Seen<'_>, exact: &Outcome, rounded: &Outcome, sees: &Block) -> f64 {
     let (Some(exact), Some(rounded)) = (exact.array(array.name), rounded.array(array.name)) else {
         return f64::INFINITY;
     };
@@ -307,19 +348,16 @@ fn distance(case: &Case, array: &Wrong<'_>, exact: &Outcome, rounded: &Outcome, 
         .fold(0.0, |size: f64, number| size.max(number.abs()));
     let own = if own.is_finite() { own } else { 0.0 };
     let allowed = (2.0 * MULTIPLE * own.max(case.storage.unit_roundoff() * size)).max(array.bound);
-    // A suspect that is hardly nearer than the truth explains nothing.
-    if distance == 0.0 || (distance <= allowed && 2.0 * distance < array.error) {
-        distance / allowed
-    } else {
-        f64::INFINITY
-    }
+    // A suspect that is not much nearer than the truth explains nothing.
+    let explains = distance <= array.bound || (distance <= allowed && 8.0 * distance < array.error);
+    if explains { distance / allowed } else { f64::INFINITY }
 }
 
 /// The narrower arithmetic whose definition has errors as large as the answer's.
 pub fn explain_rounding(
     case: &Case,
     right: &Behaviour,
-    wrong: &[Wrong<'_>],
+    wrong: &[Seen<'_>],
     values: &Outcome,
     sees: &Block,
 ) -> Option<Cause> {
@@ -337,7 +375,8 @@ pub fn explain_rounding(
     let narrower = match case.storage {
         Storage::F64 => vec![computed(Storage::F32), computed(Storage::F16), computed(Storage::Bf16)],
         Storage::F32 => vec![computed(Storage::F16), computed(Storage::Bf16), sums(Storage::F16), sums(Storage::Bf16)],
-        half => vec![sums(half)],
+        Storage::F16 => vec![sums(Storage::F16), computed(Storage::Bf16)],
+        Storage::Bf16 => vec![sums(Storage::Bf16)],
     };
     narrower.into_iter().find_map(|(arithmetic, words)| {
         let outcome = attend(case, right, arithmetic);
@@ -350,6 +389,15 @@ pub fn explain_rounding(
         });
         fits.then(|| Cause::new("precision", words))
     })
+}
+
+/// The logarithm of the sum is off by one constant in every row.
+pub fn explain_offset(found: &Block, expected: &Block, sees: &Block, bound: f64) -> Option<Cause> {
+    let offsets = (found.numbers.iter().zip(&expected.numbers).zip(&sees.numbers)).filter(|(_, sees)| **sees != 0.0);
+    let offsets: Vec<f64> = offsets.map(|((found, expected), _)| found - expected).collect();
+    let first = *offsets.first()?;
+    let same = offsets.iter().all(|offset| (offset - first).abs() <= 2.0 * bound);
+    same.then(|| Cause::new("lse-offset", format!("the log-sum-exp is off by {first:.6} in every row")))
 }
 
 /// Dropout: some weights are 0, the others multiplied by one factor.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::answer::{ARRAYS, Answer, AnswerArray};
+use super::answer::{Answer, AnswerArray};
 use super::attend::Outcome;
 use super::behaviour::{Behaviour, right};
 use super::bound::{Bound, bound, largest_error};
 use super::case::{Block, Capability, Case};
 use super::empty_rows::{self, Convention};
-use super::fault::{Cause, Wrong, explain, explain_dropout, explain_rounding};
+use super::fault::{Cause, Seen, explain, explain_dropout, explain_offset, explain_rounding};
 use super::reference::{Yardstick, same_precision, yardstick};
 use crate::attention::Alignment;
 use crate::diagnosis::matrix::Storage;
@@ -64,10 +64,6 @@ impl Measured {
     /// The error in units of that of the same-precision definition.
     pub fn ratio(&self) -> f64 {
         if self.error == 0.0 { 0.0 } else { self.error / self.bound.unit() }
-    }
-
-    fn is_right(&self) -> bool {
-        self.error <= self.bound.largest()
     }
 }
 
@@ -151,7 +147,9 @@ impl Trial {
     fn new(case: &Case, behaviour: Behaviour, arrays: &[(&'static str, AnswerArray)]) -> Self {
         let yardstick = yardstick(case, &behaviour);
         let definition = same_precision(case, &behaviour);
-        let measured = arrays.iter().filter_map(|(name, array)| measure(case, &yardstick, &definition, name, array));
+        // A fault of the logarithm alone is one of that capability, not of all.
+        let judged = arrays.iter().filter(|(name, _)| *name != "lse" || case.capability == Capability::LogSumExp);
+        let measured = judged.filter_map(|(name, array)| measure(case, &yardstick, &definition, name, array));
         let measured = measured.collect();
         Self { behaviour, yardstick, measured }
     }
@@ -189,11 +187,10 @@ fn judge_arrays(case: &Case, arrays: &[(&'static str, AnswerArray)]) -> CaseJudg
     let nearest = trials.iter().min_by(|a, b| a.ratio().total_cmp(&b.ratio()));
     let Some(trial) = nearest else { unreachable!("every case has a right behaviour") };
     let mut notes = Vec::new();
-    let wrong: Vec<Wrong<'_>> = (trial.measured.iter())
-        .filter(|measured| !measured.is_right())
+    let seen: Vec<Seen<'_>> = (trial.measured.iter())
         .filter_map(|measured| {
             let array = arrays.iter().find(|(name, _)| *name == measured.array)?;
-            Some(Wrong {
+            Some(Seen {
                 name: measured.array,
                 found: &array.1.block,
                 error: measured.error,
@@ -201,13 +198,14 @@ fn judge_arrays(case: &Case, arrays: &[(&'static str, AnswerArray)]) -> CaseJudg
             })
         })
         .collect();
+    let wrong: Vec<Seen<'_>> = seen.iter().filter(|array| array.is_wrong()).copied().collect();
     let mut measured = trial.worst().copied();
     let (mut verdict, mut cause) = (Verdict::Right, None);
     let mut explanation = measured.as_ref().map_or(String::new(), right_words);
     if let Some(worst) = wrong.iter().max_by(|a, b| (a.error / a.bound).total_cmp(&(b.error / b.bound))) {
         measured = trial.measured.iter().find(|measured| measured.array == worst.name).copied();
         verdict = Verdict::Wrong;
-        cause = cause_of(case, trial, arrays, &wrong);
+        cause = cause_of(case, trial, arrays, &seen, &wrong);
         explanation = measured.as_ref().map_or(String::new(), wrong_words);
         if let Some(cause) = &cause {
             explanation = format!("{}; {explanation}", cause.words);
@@ -273,12 +271,23 @@ fn shown(number: f64) -> String {
 }
 
 /// Why arrays are wrong, if any known cause explains them.
-fn cause_of(case: &Case, trial: &Trial, arrays: &[(&'static str, AnswerArray)], wrong: &[Wrong<'_>]) -> Option<Cause> {
+fn cause_of(
+    case: &Case,
+    trial: &Trial,
+    arrays: &[(&'static str, AnswerArray)],
+    seen: &[Seen<'_>],
+    wrong: &[Seen<'_>],
+) -> Option<Cause> {
     let narrow = arrays.iter().find(|(name, array)| {
         wrong.iter().any(|wrong| wrong.name == *name) && roundoff(array.storage) > roundoff(case.storage)
     });
     let sees = &trial.yardstick.sees;
-    if let Some(cause) = explain(case, &trial.behaviour, wrong, sees) {
+    if let Some(cause) = explain(case, &trial.behaviour, seen, sees) {
+        return Some(cause);
+    }
+    if let [Seen { name: "lse", found, bound, .. }] = wrong
+        && let Some(cause) = explain_offset(found, &trial.yardstick.values.log_sum_exp, sees, *bound)
+    {
         return Some(cause);
     }
     if let Some((name, array)) = narrow {
@@ -303,7 +312,7 @@ fn cause_of(case: &Case, trial: &Trial, arrays: &[(&'static str, AnswerArray)], 
         .or_else(|| not_finite(wrong))
 }
 
-fn not_finite(wrong: &[Wrong<'_>]) -> Option<Cause> {
+fn not_finite(wrong: &[Seen<'_>]) -> Option<Cause> {
     let broken = wrong.iter().find(|array| !array.error.is_finite())?;
     let count = broken.found.numbers.iter().filter(|number| !number.is_finite()).count();
     Some(Cause::new(
@@ -379,7 +388,18 @@ fn differences(judgements: &mut [CaseJudgement]) {
         *known.entry(cause.name.clone()).or_default() += 1;
     }
     let most = known.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name);
+    let shaky = judgements.iter().any(|judgement| {
+        judgement.verdict == Verdict::Wrong
+            && judgement.cause.as_ref().is_some_and(|cause| cause.name == "nondeterministic")
+    });
     for judgement in judgements.iter_mut() {
+        let vague = judgement.cause.as_ref().is_some_and(|cause| cause.name == "precision");
+        if shaky && vague {
+            judgement.cause = Some(Cause::new(
+                "nondeterministic",
+                "not told from this case; the same case gives other bits each time",
+            ));
+        }
         if judgement.verdict != Verdict::Wrong || judgement.cause.is_some() {
             continue;
         }
@@ -446,6 +466,3 @@ pub fn by_capability(judgements: &[CaseJudgement]) -> Vec<CapabilityJudgement> {
     }
     result
 }
-
-/// The arrays an answer may hold, for readers of this module.
-pub const JUDGED_ARRAYS: [&str; 6] = ARRAYS;

@@ -16,6 +16,8 @@ pub(super) enum ValueKind {
     Ones,
     /// Normal entries; those that padding hides are this many times larger, so that a leak is loud.
     LoudPadding(f64),
+    /// Normal entries; what padding hides is NaN.
+    BrokenPadding,
 }
 
 /// What Q and K hold.
@@ -152,7 +154,9 @@ impl Recipe {
         let mut values = match self.values {
             ValueKind::Identity => Block::zeros(value_shape),
             ValueKind::Ones => Block::zeros(value_shape).map(|_| 1.0),
-            ValueKind::Normal | ValueKind::LoudPadding(_) => draw.normal(MatrixId::VALUES, value_shape, 1.0),
+            ValueKind::Normal | ValueKind::LoudPadding(_) | ValueKind::BrokenPadding => {
+                draw.normal(MatrixId::VALUES, value_shape, 1.0)
+            }
         };
         for (row, entries) in values.numbers.chunks_exact_mut(value_width).enumerate() {
             let (batch, key) = (row / keys / key_heads, row % keys);
@@ -161,6 +165,7 @@ impl Recipe {
                 (ValueKind::LoudPadding(factor), Some(lengths)) if key >= lengths[batch] => {
                     entries.iter_mut().for_each(|entry| *entry *= factor);
                 }
+                (ValueKind::BrokenPadding, Some(lengths)) if key >= lengths[batch] => entries.fill(f64::NAN),
                 _ => {}
             }
         }

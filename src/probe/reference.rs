@@ -151,8 +151,9 @@ impl Row {
                     _ => visible &= cell != 0.0,
                 }
             }
+            // What is hidden counts for nothing, not even as NaN.
             logits[key] = visible.then_some(logit);
-            sizes[key] = size + 1.0;
+            sizes[key] = if visible { size + 1.0 } else { 0.0 };
         }
         let maximum = logits.iter().flatten().map(|logit| logit.high).fold(f64::NEG_INFINITY, f64::max);
         let mut total = Sum::default();
@@ -194,11 +195,12 @@ impl Row {
         for channel in 0..width {
             let entry = |key: usize| case.inputs.values.row(self.key_place.0, self.key_place.1, key)[channel];
             let mut sum = Sum::default();
-            self.weights.iter().enumerate().for_each(|(key, &weight)| sum.add_product(weight, entry(key)));
+            let seen = || self.weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
+            seen().for_each(|(key, &weight)| sum.add_product(weight, entry(key)));
             let output = sum.value();
             values.output.row_mut(batch, head, query)[channel] = output;
             // A logit's error moves the output by p·(v − o) times it; each term is rounded once.
-            noise.output.row_mut(batch, head, query)[channel] = (self.weights.iter().enumerate())
+            noise.output.row_mut(batch, head, query)[channel] = seen()
                 .map(|(key, &weight)| weight * ((entry(key) - output).abs() * self.sizes[key] + entry(key).abs()))
                 .sum();
         }

@@ -1,7 +1,10 @@
 //! `attn probe`: does an attention implementation do what attention should?
 
+mod adapters;
 mod judge;
 mod new;
+mod process;
+mod run;
 
 use anyhow::Result;
 
@@ -16,6 +19,7 @@ pub fn run(typed: &ProbeArguments, invocation: &str) -> Result<ExitStatus> {
     match &typed.action {
         ProbeAction::New(typed) => new::run(typed),
         ProbeAction::Judge(typed) => judge::run(typed, invocation),
-        _ => todo!(),
+        ProbeAction::Run(typed) => run::run(typed, invocation),
+        ProbeAction::Adapter(typed) => adapters::run(typed),
     }
 }
