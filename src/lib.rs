@@ -57,6 +57,7 @@ pub mod commands;
 pub mod diagnosis;
 pub mod experiment;
 pub mod number;
+pub mod probe;
 pub mod report;
 pub mod sampling;
 pub mod statistics;

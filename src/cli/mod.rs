@@ -10,6 +10,7 @@ pub mod kv_cache;
 pub mod mask;
 pub mod multi_head;
 pub mod positional;
+pub mod probe;
 pub mod shared;
 pub mod softmax_spikiness;
 pub mod variance;
@@ -57,6 +58,7 @@ enum Command {
     Positional(positional::PositionalArguments),
     KvCache(kv_cache::KvCacheArguments),
     Depth(depth::DepthArguments),
+    Probe(probe::ProbeArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -77,6 +79,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Positional(arguments) => commands::positional::run(&arguments, &invocation),
         Command::KvCache(arguments) => commands::kv_cache::run(&arguments, &invocation),
         Command::Depth(arguments) => commands::depth::run(&arguments, &invocation),
+        Command::Probe(arguments) => commands::probe::run(&arguments, &invocation),
     };
     match result {
         Ok(code) => ExitCode::from(code as u8),

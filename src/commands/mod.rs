@@ -14,6 +14,7 @@ mod mask_file;
 pub mod multi_head;
 mod parse;
 pub mod positional;
+pub mod probe;
 mod simulate;
 pub mod softmax_spikiness;
 pub mod variance;

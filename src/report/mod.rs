@@ -16,6 +16,7 @@ pub mod markdown;
 pub mod number;
 pub mod plot;
 
+pub mod probe;
 pub mod record;
 pub mod row;
 pub mod stdout;
