@@ -33,6 +33,8 @@ class Case:
     def __init__(self, folder, entry):
         self.name, self.dtype, self.options, self.wants = (entry[key] for key in ("name", "dtype", "options", "wants"))
         self.tensors = read(folder / entry["file"])
+        if self.options.get("padding"):
+            self.options.pop("mask", None)  # says the same as the lengths, for libraries without those: case["mask"] is there
 
     def __getitem__(self, tensor):
         return self.tensors[tensor]
