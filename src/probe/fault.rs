@@ -1,5 +1,7 @@
 //! Causes: behaviours that would explain a wrong answer, proved by computing what they give.
 
+use std::collections::BTreeSet;
+
 use super::attend::{Outcome, attend};
 use super::behaviour::{
     AlibiUse, Arithmetic, Axis, Behaviour, CapUse, CausalUse, GradientUse, HiddenValues, LseUse, MaskUse, Maximum,
@@ -40,6 +42,10 @@ pub struct Suspect {
 /// Every suspect for a case whose right behaviour is `right`.
 pub fn suspects(case: &Case, right: &Behaviour) -> Vec<Suspect> {
     let mut list = List { right, suspects: Vec::new() };
+    // Before the masks: where hidden values are NaN, both look alike.
+    list.add("hidden-nan", "values of hidden keys are multiplied by 0, not left out: NaN stays NaN", |behaviour| {
+        behaviour.hidden_values = HiddenValues::TimesZero;
+    });
     scales(case, &mut list);
     masks(case, &mut list);
     positions(case, &mut list);
@@ -122,7 +128,11 @@ fn masks(case: &Case, list: &mut List<'_>) {
     if form == MaskForm::Boolean {
         mask("mask-added", "true and false are added to the logits as 1 and 0", MaskUse::AddedAsNumbers);
     }
-    mask("mask-constant", "the constant that hides overflows to infinity, and 0 times it is NaN where keys are visible", MaskUse::ConstantOverflows);
+    mask(
+        "mask-constant",
+        "the constant that hides overflows to infinity, and 0 times it is NaN where keys are visible",
+        MaskUse::ConstantOverflows,
+    );
     mask("mask-batch", "the mask of batch entry 0 is used for all", MaskUse::FirstEntry);
     mask("mask-head", "the mask of head 0 is used for all", MaskUse::FirstHead);
     for fill in [0, -1, -10, -100] {
@@ -257,9 +267,6 @@ fn forms(case: &Case, list: &mut List<'_>) {
 
 fn structure(case: &Case, list: &mut List<'_>) {
     let shape = case.inputs.shape();
-    list.add("hidden-nan", "values of hidden keys are multiplied by 0, not left out: NaN stays NaN", |behaviour| {
-        behaviour.hidden_values = HiddenValues::TimesZero;
-    });
     list.add("axis", "the softmax runs over the queries, not the keys", |behaviour| behaviour.axis = Axis::Queries);
     if shape.heads > 1 {
         list.add("axis", "the softmax runs over the heads", |behaviour| behaviour.axis = Axis::Heads);
@@ -316,10 +323,17 @@ impl Seen<'_> {
     }
 }
 
-/// The suspect that reproduces every array, right ones included, nearest first; one that is listed earlier wins where both are about as near.
-pub fn explain(case: &Case, right: &Behaviour, arrays: &[Seen<'_>], sees: &Block) -> Option<Cause> {
+/// Of suspects of these names (all if `None`), the one that reproduces every array, right ones included, nearest first; one that is listed earlier wins where both are about as near.
+pub fn explain(
+    case: &Case,
+    right: &Behaviour,
+    arrays: &[Seen<'_>],
+    sees: &Block,
+    names: Option<&BTreeSet<String>>,
+) -> Option<Cause> {
     let mut best: Option<(f64, Cause)> = None;
-    for suspect in suspects(case, right) {
+    let wanted = |suspect: &Suspect| names.is_none_or(|names| names.contains(&suspect.cause.name));
+    for suspect in suspects(case, right).into_iter().filter(wanted) {
         let exact = attend(case, &suspect.behaviour, suspect.arithmetic);
         let rounded = attend(case, &suspect.behaviour, Arithmetic::of(case.storage));
         // Over another axis the logarithm of the sum has no row.

@@ -1,6 +1,6 @@
 //! The judgement: each case, each capability, and what causes have in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
@@ -90,20 +90,44 @@ pub struct CaseJudgement {
 
 /// Judges every case; `answers` are in the order of `cases`. `progress` hears of each case that is done.
 pub fn judge(cases: &[Case], answers: &[Answer], progress: &(dyn Fn() + Sync)) -> Vec<CaseJudgement> {
-    let mut judgements: Vec<CaseJudgement> = (cases.par_iter().zip(answers))
-        .map(|(case, answer)| {
-            let judgement = judge_case(case, answer);
-            progress();
-            judgement
-        })
-        .collect();
+    // Every suspect costs as much as the case, and large ones show nothing that small ones do not: what those found is tried on them.
+    let of = |large: bool, names: Option<&BTreeSet<String>>| -> Vec<(usize, CaseJudgement)> {
+        (cases.par_iter().zip(answers).enumerate())
+            .filter(|(_, (case, _))| (work(case) > LARGE) == large)
+            .map(|(index, (case, answer))| {
+                let judgement = judge_knowing(case, answer, names);
+                progress();
+                (index, judgement)
+            })
+            .collect()
+    };
+    let mut judged = of(false, None);
+    let names: BTreeSet<String> =
+        judged.iter().filter_map(|(_, judgement)| Some(judgement.cause.as_ref()?.name.clone())).collect();
+    judged.extend(of(true, (!judged.is_empty()).then_some(&names)));
+    judged.sort_by_key(|(index, _)| *index);
+    let mut judgements: Vec<CaseJudgement> = judged.into_iter().map(|(_, judgement)| judgement).collect();
     repetitions(cases, answers, &mut judgements);
     differences(&mut judgements);
     judgements
 }
 
+/// Multiply-adds from which a case is large.
+const LARGE: usize = 1 << 19;
+
+/// Multiply-adds of a case.
+fn work(case: &Case) -> usize {
+    let shape = case.inputs.shape();
+    shape.batches * shape.heads * shape.queries * shape.keys * (shape.width + shape.value_width)
+}
+
 /// Judges one case by itself.
 pub fn judge_case(case: &Case, answer: &Answer) -> CaseJudgement {
+    judge_knowing(case, answer, None)
+}
+
+/// Judges one case; only causes of these names are looked for.
+fn judge_knowing(case: &Case, answer: &Answer, names: Option<&BTreeSet<String>>) -> CaseJudgement {
     let without = |verdict: Verdict, explanation: &str, is_missing: bool| CaseJudgement {
         name: case.name.clone(),
         capability: case.capability,
@@ -120,7 +144,7 @@ pub fn judge_case(case: &Case, answer: &Answer) -> CaseJudgement {
         Answer::Unsupported(reason) => without(Verdict::Unsupported, reason, false),
         Answer::Arrays(arrays) => match lacking(case, answer) {
             Some(what) => without(Verdict::Unsupported, &what, false),
-            None => judge_arrays(case, arrays),
+            None => judge_arrays(case, arrays, names),
         },
     }
 }
@@ -181,7 +205,11 @@ fn measure(
     Some(Measured { array: name, error, bound, place, found, expected })
 }
 
-fn judge_arrays(case: &Case, arrays: &[(&'static str, AnswerArray)]) -> CaseJudgement {
+fn judge_arrays(
+    case: &Case,
+    arrays: &[(&'static str, AnswerArray)],
+    names: Option<&BTreeSet<String>>,
+) -> CaseJudgement {
     let trials: Vec<Trial> = right(case).into_iter().map(|behaviour| Trial::new(case, behaviour, arrays)).collect();
     let several = trials.len() > 1;
     let nearest = trials.iter().min_by(|a, b| a.ratio().total_cmp(&b.ratio()));
@@ -205,7 +233,11 @@ fn judge_arrays(case: &Case, arrays: &[(&'static str, AnswerArray)]) -> CaseJudg
     if let Some(worst) = wrong.iter().max_by(|a, b| (a.error / a.bound).total_cmp(&(b.error / b.bound))) {
         measured = trial.measured.iter().find(|measured| measured.array == worst.name).copied();
         verdict = Verdict::Wrong;
-        cause = cause_of(case, trial, arrays, &seen, &wrong);
+        cause = cause_of(case, trial, arrays, &seen, &wrong, names);
+        // 0·NaN is NaN in the definition too: who wants it left out must know, but it breaks no promise.
+        if case.capability == Capability::HiddenNan && cause.as_ref().is_some_and(|cause| cause.name == "hidden-nan") {
+            verdict = Verdict::Unsupported;
+        }
         explanation = measured.as_ref().map_or(String::new(), wrong_words);
         if let Some(cause) = &cause {
             explanation = format!("{}; {explanation}", cause.words);
@@ -277,12 +309,13 @@ fn cause_of(
     arrays: &[(&'static str, AnswerArray)],
     seen: &[Seen<'_>],
     wrong: &[Seen<'_>],
+    names: Option<&BTreeSet<String>>,
 ) -> Option<Cause> {
     let narrow = arrays.iter().find(|(name, array)| {
         wrong.iter().any(|wrong| wrong.name == *name) && roundoff(array.storage) > roundoff(case.storage)
     });
     let sees = &trial.yardstick.sees;
-    if let Some(cause) = explain(case, &trial.behaviour, seen, sees) {
+    if let Some(cause) = explain(case, &trial.behaviour, seen, sees, names) {
         return Some(cause);
     }
     if let [Seen { name: "lse", found, bound, .. }] = wrong

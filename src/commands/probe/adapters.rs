@@ -1,7 +1,5 @@
 //! The adapters that come with the program: Python files to run, and to copy from.
 
-use std::io::Write;
-
 use anyhow::{Result, anyhow};
 
 use super::ExitStatus;
@@ -40,7 +38,8 @@ pub(super) fn text(option: &str, name: &str) -> Result<String> {
 
 /// Replaces the line `from probe_io import …` by the file it imports, without that file's own description.
 fn with_shared(adapter: &str, shared: &str) -> String {
-    let body = shared.strip_prefix("\"\"\"").and_then(|rest| rest.split_once("\"\"\"\n")).map_or(shared, |(_, body)| body);
+    let body =
+        shared.strip_prefix("\"\"\"").and_then(|rest| rest.split_once("\"\"\"\n")).map_or(shared, |(_, body)| body);
     let mut text = String::new();
     for line in adapter.lines() {
         if line.starts_with("from probe_io import") {

@@ -62,10 +62,15 @@ impl Adapter {
                 return Ok(());
             }
             let command = self.words(&[(WHOLE[0], folder), (WHOLE[1], &folder_of(folder))]);
-            let ended = self.watch(&command, &mut log, &mut || {
-                let left = unanswered(folder, manifest).len();
-                (left, left == 0)
-            }, progress)?;
+            let ended = self.watch(
+                &command,
+                &mut log,
+                &mut || {
+                    let left = unanswered(folder, manifest).len();
+                    (left, left == 0)
+                },
+                progress,
+            )?;
             let after = unanswered(folder, manifest);
             let reason = match ended {
                 // It ended by its own will: what it left out, it left out.

@@ -63,7 +63,8 @@ impl Script {
             let path = file.path().to_owned();
             Ok((file.into_temp_path(), path))
         };
-        let (file, registration) = Registration::of(create).context("the adapter cannot be written to the temporary folder")?;
+        let (file, registration) =
+            Registration::of(create).context("the adapter cannot be written to the temporary folder")?;
         Ok(Self { path: file.to_path_buf(), _file: file, _registration: registration })
     }
 }
