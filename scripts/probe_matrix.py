@@ -50,8 +50,8 @@ COLUMNS = ["library", "implementation", "library_version", "notes", "capability"
            "causes", "explanation", "attn_version"]
 
 
-def installed(module):
-    return subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True).returncode == 0
+def installed(module, environment):
+    return subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, env=os.environ | environment).returncode == 0
 
 
 def judged(attn, folder, command, environment):
@@ -99,7 +99,7 @@ def main():
         if parsed.only and library not in parsed.only:
             made += [row for row in known if row["library"] == library]
             continue
-        if module is None and not parsed.candle or module and not installed(module):
+        if module is None and not parsed.candle or module and not installed(module, environment):
             print(f"{library}: left out, {module or 'the candle adapter'} is not there", file=sys.stderr)
             continue
         command = [sys.executable, str(ADAPTERS / f"{words[0]}_adapter.py"), *words[1:]] if module else [parsed.candle, *words]
