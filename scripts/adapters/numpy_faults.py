@@ -295,6 +295,18 @@ class SoftmaxInBf16(Attention):
         return (bfloat16(scaled).astype(np.uint32) << 16).view(np.float32)
 
 
+@fault
+class RowSumInF16(Attention):
+    """the exponentials of a row are added up in f16, one after another (huggingface/candle#3727, sonos/tract#2586)"""
+    def softmax(self, logits):
+        if self.case.dtype != "f16":
+            return super().softmax(logits)
+        maximum = self.maximum(logits)
+        exponentials = np.exp(logits - maximum)
+        total = np.add.accumulate(exponentials, -1, np.float16)[..., -1:].astype(logits.dtype)
+        return exponentials / np.where(total == 0, 1, total), self.lse(maximum, total)
+
+
 # Heads and batch
 
 @fault

@@ -52,7 +52,7 @@ fn with_fault(python: &str, fault: &str, capabilities: &[&str]) -> (Run, Vec<Rec
 /// Fault, cause that the judgement gives it, a part of the words, capabilities that show it.
 type Expected = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
-const NAMED: [Expected; 34] = [
+const NAMED: [Expected; 35] = [
     ("no_scale", "scale", "QKᵀ is not scaled", &["default-scale"]),
     ("scale_twice", "scale", "1/√d_k on top", &["explicit-scale"]),
     ("scale_d", "scale", "1/d_k", &["default-scale"]),
@@ -80,6 +80,7 @@ const NAMED: [Expected; 34] = [
     ("window_ignored", "window", "is not applied", &["window"]),
     ("padding_ignored", "padding", "is not applied", &["padding"]),
     ("padding_first_batch_only", "mask-batch", "batch entry 0", &["padding"]),
+    ("row_sum_in_f16", "precision", "sums kept in f16", &["long-rows"]),
     ("groups_tiled", "groups", "tiled", &["grouped-queries"]),
     ("heads_merged_without_transpose", "merge", "without a transpose", &["batch-and-heads"]),
     ("batch_leak", "batch", "entry 0", &["batch-and-heads"]),
