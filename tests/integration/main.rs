@@ -13,6 +13,7 @@ mod output;
 mod per_trial;
 mod positional;
 mod precisions;
+mod probe;
 mod program;
 mod reproducibility;
 mod rows;
