@@ -180,6 +180,7 @@ SECTIONS = {
     "rotary": ("rotary.txt", lambda: fenced(text("rotary"))),
     "cache": ("cache.txt", lambda: fenced(text("cache"))),
     "heads": ("heads.txt", lambda: fenced(text("heads"))),
+    "probe": ("probe.txt", lambda: fenced(text("probe"))),
     "depth": ("depth.txt", lambda: fenced(text("depth"))),
     "calibration": ("calibration.csv", calibration),
     "power": ("power.csv", power),
