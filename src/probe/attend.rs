@@ -246,7 +246,7 @@ impl Attention<'_> {
     fn softmax_line(&self, line: &mut [f64]) -> f64 {
         let a = self.arithmetic;
         let maximum = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if maximum == f64::NEG_INFINITY {
+        if maximum == f64::NEG_INFINITY && !line.iter().any(|logit| logit.is_nan()) {
             line.fill(0.0);
             return f64::NEG_INFINITY;
         }
@@ -374,3 +374,7 @@ impl Attention<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "attend_tests.rs"]
+mod tests;

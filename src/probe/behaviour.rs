@@ -286,3 +286,39 @@ impl Arithmetic {
         Self { step, stored: storage }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::case::Capability;
+    use crate::probe::catalogue::cases;
+
+    /// Which of the 5 keys each of the 3 queries sees, by hand.
+    fn picture(causal: CausalUse, alignment: Alignment, window: Option<[i64; 2]>) -> String {
+        let case = cases(0, &[Capability::DefaultScale]).swap_remove(0);
+        let behaviour = Behaviour { causal, alignment, window, ..right(&case).swap_remove(0) };
+        let row = |query: usize| (0..5).map(move |key| (query, key));
+        let cell = |(query, key): (usize, usize)| if behaviour.shows(query, key, 3, 5) { '1' } else { '0' };
+        (0..3).map(|query| row(query).map(cell).collect::<String>()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn causal_masks_and_windows_show_the_cells_drawn_by_hand() {
+        use Alignment::{BottomRight, TopLeft};
+        assert_eq!(picture(CausalUse::Past, TopLeft, None), "10000 11000 11100");
+        assert_eq!(picture(CausalUse::Past, BottomRight, None), "11100 11110 11111");
+        assert_eq!(picture(CausalUse::Past, BottomRight, Some([1, 0])), "01100 00110 00011");
+        assert_eq!(picture(CausalUse::Off, TopLeft, Some([1, 2])), "11100 11110 01111");
+        assert_eq!(picture(CausalUse::Off, TopLeft, Some([-1, 0])), "10000 11000 11100");
+        assert_eq!(picture(CausalUse::Future, TopLeft, None), "11111 01111 00111");
+        assert_eq!(picture(CausalUse::Strict, BottomRight, None), "11000 11100 11110");
+        assert_eq!(picture(CausalUse::Next, TopLeft, None), "11000 11100 11110");
+    }
+
+    #[test]
+    fn an_open_convention_has_two_right_behaviours_where_it_shows() {
+        let all = cases(0, &[Capability::Causal]);
+        let count = |name: &str| right(all.iter().find(|case| case.name == name).expect("listed")).len();
+        assert_eq!((count("causal-square"), count("causal-more-keys"), count("causal-top-left")), (1, 2, 1));
+    }
+}

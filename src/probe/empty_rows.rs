@@ -83,3 +83,42 @@ pub fn conventions(case: &Case, output: &AnswerArray, sees: &Block) -> (Vec<Conv
     found.sort();
     (found, first_wrong)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::matrix::Storage;
+    use crate::probe::case::Capability;
+    use crate::probe::catalogue::cases;
+    use crate::probe::reference::yardstick;
+
+    /// The conventions of an answer whose empty rows are filled by `fill` of (batch, key head, channel).
+    fn found(name: &str, fill: impl Fn(&Case, usize, usize, usize) -> f64) -> (Vec<Convention>, Option<[usize; 3]>) {
+        let all = cases(1, &[Capability::EmptyRows]);
+        let case = all.iter().find(|case| case.name == name).expect("listed");
+        let yardstick = yardstick(case, &right(case)[0]);
+        let mut block = yardstick.values.output.clone();
+        let shape = case.inputs.shape();
+        for (index, _) in yardstick.sees.numbers.iter().enumerate().filter(|(_, sees)| **sees == 0.0) {
+            let (batch, head) = (index / shape.queries / shape.heads, index / shape.queries % shape.heads);
+            let row = block.row_mut(batch, head, index % shape.queries);
+            row.iter_mut().enumerate().for_each(|(channel, number)| *number = fill(case, batch, head, channel));
+        }
+        conventions(case, &AnswerArray { storage: Storage::F32, block }, &yardstick.sees)
+    }
+
+    #[test]
+    fn zeros_nan_and_the_mean_of_the_values_are_told_apart_and_anything_else_has_its_place() {
+        for name in ["empty-rows-boolean", "empty-rows-additive", "empty-rows-padding"] {
+            assert_eq!(found(name, |_, _, _, _| 0.0), (vec![Convention::Zeros], None));
+            assert_eq!(found(name, |_, _, _, _| f64::NAN), (vec![Convention::NotANumber], None));
+            let mean = |case: &Case, batch: usize, head: usize, channel: usize| {
+                let keys = case.inputs.keys.shape[2];
+                (0..keys).map(|key| case.inputs.values.row(batch, head, key)[channel]).sum::<f64>() / keys as f64
+            };
+            assert_eq!(found(name, mean), (vec![Convention::Uniform], None));
+            let (conventions, place) = found(name, |_, _, _, _| 0.25);
+            assert_eq!((conventions, place.is_some()), (vec![Convention::Other], true));
+        }
+    }
+}

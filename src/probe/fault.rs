@@ -42,6 +42,14 @@ pub struct Suspect {
 /// Every suspect for a case whose right behaviour is `right`.
 pub fn suspects(case: &Case, right: &Behaviour) -> Vec<Suspect> {
     let mut list = List { right, suspects: Vec::new() };
+    if case.storage == Storage::F16 {
+        // The definition itself, where its products do not fit.
+        list.suspects.push(Suspect {
+            cause: Cause::new("overflow", "QKᵀ is kept in f16 and overflows before the scale"),
+            behaviour: right.clone(),
+            arithmetic: Arithmetic::of(Storage::F16),
+        });
+    }
     // Before the masks: where hidden values are NaN, both look alike.
     list.add("hidden-nan", "values of hidden keys are multiplied by 0, not left out: NaN stays NaN", |behaviour| {
         behaviour.hidden_values = HiddenValues::TimesZero;
@@ -51,16 +59,7 @@ pub fn suspects(case: &Case, right: &Behaviour) -> Vec<Suspect> {
     positions(case, &mut list);
     forms(case, &mut list);
     structure(case, &mut list);
-    let mut suspects = list.suspects;
-    if case.storage == Storage::F16 {
-        // The definition itself, where its products do not fit.
-        suspects.push(Suspect {
-            cause: Cause::new("overflow", "QKᵀ is kept in f16 and overflows before the scale"),
-            behaviour: right.clone(),
-            arithmetic: Arithmetic::of(Storage::F16),
-        });
-    }
-    suspects
+    list.suspects
 }
 
 struct List<'a> {
@@ -268,6 +267,7 @@ fn forms(case: &Case, list: &mut List<'_>) {
 fn structure(case: &Case, list: &mut List<'_>) {
     let shape = case.inputs.shape();
     list.add("axis", "the softmax runs over the queries, not the keys", |behaviour| behaviour.axis = Axis::Queries);
+    list.add("batch", "the softmax runs over the batch", |behaviour| behaviour.axis = Axis::Batches);
     if shape.heads > 1 {
         list.add("axis", "the softmax runs over the heads", |behaviour| behaviour.axis = Axis::Heads);
         for merge in [Merge::ReadAsTokens, Merge::ReadAsHeads] {
@@ -287,7 +287,6 @@ fn structure(case: &Case, list: &mut List<'_>) {
         });
     }
     if shape.batches > 1 {
-        list.add("batch", "the softmax runs over the batch", |behaviour| behaviour.axis = Axis::Batches);
         list.add("batch", "all batch entries use the keys and values of entry 0", |behaviour| {
             behaviour.source = Source::FirstEntry;
         });
@@ -446,3 +445,7 @@ pub fn explain_dropout(weights: &Block, expected: &Block, sees: &Block) -> Optio
         )
     })
 }
+
+#[cfg(test)]
+#[path = "fault_tests.rs"]
+mod tests;

@@ -420,11 +420,15 @@ fn differences(judgements: &mut [CaseJudgement]) {
     for cause in judgements.iter().filter_map(|judgement| judgement.cause.as_ref()) {
         *known.entry(cause.name.clone()).or_default() += 1;
     }
-    let most = known.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name);
     let shaky = judgements.iter().any(|judgement| {
         judgement.verdict == Verdict::Wrong
             && judgement.cause.as_ref().is_some_and(|cause| cause.name == "nondeterministic")
     });
+    if shaky {
+        // Numbers that change from call to call look like coarse rounding in each case alone.
+        known.insert("nondeterministic".to_string(), usize::MAX);
+    }
+    let most = known.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name);
     for judgement in judgements.iter_mut() {
         let vague = judgement.cause.as_ref().is_some_and(|cause| cause.name == "precision");
         if shaky && vague {

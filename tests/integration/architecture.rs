@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules at the top of the crate.
-const MODULES: [&str; 11] = [
+const MODULES: [&str; 12] = [
     "number",
     "tensors",
     "attention",
@@ -14,13 +14,14 @@ const MODULES: [&str; 11] = [
     "theory",
     "report",
     "diagnosis",
+    "probe",
     "experiment",
     "commands",
     "cli",
 ];
 
 /// What each module may mention beside itself.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("number", &[]),
     ("tensors", &["number"]),
     ("attention", &["number"]),
@@ -30,6 +31,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("theory", &["sampling"]),
     ("report", &["number"]),
     ("diagnosis", &["attention", "number", "statistics", "theory"]),
+    ("probe", &["attention", "diagnosis", "number", "sampling", "tensors"]),
     ("experiment", &["attention", "number", "report", "sampling", "statistics", "theory"]),
     (
         "commands",
@@ -39,6 +41,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
             "diagnosis",
             "experiment",
             "number",
+            "probe",
             "report",
             "sampling",
             "statistics",

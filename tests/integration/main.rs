@@ -13,6 +13,7 @@ mod output;
 mod per_trial;
 mod positional;
 mod precisions;
+mod probe;
 mod probe_adapters;
 mod program;
 mod reproducibility;
