@@ -8,7 +8,7 @@
     python3 scripts/probe_matrix.py [--attn target/release/attn] [--work DIR] [--candle PROGRAM] [--only NAME...]
 
 A library that is not installed is left out, and said. With --work the answers are kept, and those that are there are not asked for
-again. --candle is the built scripts/adapters/candle; without it candle is left out. tinygrad's bf16 needs clang 16 or newer (CC).
+again. --candle is the built scripts/adapters/candle; without it candle is left out. tinygrad's bf16 needs clang 17 or newer (CC).
 """
 import argparse
 import collections

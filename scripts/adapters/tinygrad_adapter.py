@@ -3,7 +3,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["numpy", "tinygrad"]
 # ///
-"""tinygrad's Tensor.scaled_dot_product_attention, on its CPU device (which needs clang) or the one that DEV names, with gradients.
+"""tinygrad's Tensor.scaled_dot_product_attention, on its CPU device (which needs clang, 17 or newer for bf16) or the one that DEV names, with gradients.
 
     DEV=CPU python3 tinygrad_adapter.py DIR DIR/out
 """
