@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::answer::AnswerArray;
 use super::case::{Block, Case, Causal, MaskForm};
-use super::fault::Cause;
+use super::suspects::Cause;
 use crate::attention::Alignment;
 use crate::diagnosis::arrays::{Array, ArraySource, Role};
 use crate::diagnosis::audit::audit;

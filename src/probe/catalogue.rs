@@ -1,96 +1,15 @@
 //! Every case of a probe, by capability. Lengths of axes are different primes where the capability allows, and n ≠ m wherever a
 //! square would hide something.
 
-use super::case::{Capability, Case, Causal, Groups, MaskForm, Options, Shape};
+use super::case::{Capability, Case, Causal, MaskForm};
 use super::recipe::{Change, LogitKind, MaskKind, Recipe, ValueKind};
+use super::recipe_builder::plain;
 use crate::diagnosis::matrix::Storage;
 
 /// The cases of `only` (all if empty) under `seed`, in the order of [`Capability::ALL`].
 pub fn cases(seed: u64, only: &[Capability]) -> Vec<Case> {
     let wanted = Capability::ALL.into_iter().filter(|capability| only.is_empty() || only.contains(capability));
     wanted.flat_map(recipes).map(|recipe| recipe.case(seed)).collect()
-}
-
-/// A recipe with normal entries in f32, V as wide as Q and K, and nothing asked for.
-fn plain(
-    capability: Capability,
-    name: &str,
-    [batches, heads, queries, keys, width]: [usize; 5],
-    purpose: &str,
-) -> Recipe {
-    Recipe {
-        name: format!("{capability}-{name}"),
-        capability,
-        purpose: purpose.to_string(),
-        storage: Storage::F32,
-        shape: Shape { batches, heads, key_heads: heads, queries, keys, width, value_width: width },
-        values: ValueKind::Normal,
-        logits: LogitKind::Normal(1.0),
-        mask: MaskKind::None,
-        options: Options::default(),
-        numbers_of: None,
-        change: Change::None,
-        same_as: None,
-    }
-}
-
-impl Recipe {
-    /// V is the identity.
-    fn identity(mut self) -> Self {
-        (self.values, self.shape.value_width) = (ValueKind::Identity, self.shape.keys);
-        self
-    }
-
-    /// V has this width.
-    fn values(mut self, kind: ValueKind, width: usize) -> Self {
-        (self.values, self.shape.value_width) = (kind, width);
-        self
-    }
-
-    fn scaled(mut self, scale: f64) -> Self {
-        self.options.scale = Some(scale);
-        self
-    }
-
-    fn causal(mut self, causal: Causal) -> Self {
-        self.options.causal = Some(causal);
-        self
-    }
-
-    fn stored(mut self, storage: Storage) -> Self {
-        self.storage = storage;
-        self
-    }
-
-    fn key_heads(mut self, key_heads: usize) -> Self {
-        (self.shape.key_heads, self.options.kv_groups) = (key_heads, Some(Groups::Repeat));
-        self
-    }
-
-    fn masked(mut self, form: MaskForm, kind: MaskKind) -> Self {
-        (self.options.mask, self.mask) = (Some(form), kind);
-        self
-    }
-
-    fn padded(mut self, lengths: &'static [usize]) -> Self {
-        self.options.padding = true;
-        self.masked(MaskForm::Boolean, MaskKind::Lengths(lengths))
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut Options)) -> Self {
-        change(&mut self.options);
-        self
-    }
-
-    fn entries(mut self, logits: LogitKind) -> Self {
-        self.logits = logits;
-        self
-    }
-
-    fn from(mut self, other: &str, change: Change) -> Self {
-        (self.numbers_of, self.change) = (Some(other.to_string()), change);
-        self
-    }
 }
 
 fn recipes(capability: Capability) -> Vec<Recipe> {
@@ -451,17 +370,5 @@ fn relations(capability: Capability) -> Vec<Recipe> {
                     .with_purpose("queries in another order: the rows of the output in that order"),
             ]
         }
-    }
-}
-
-impl Recipe {
-    fn renamed(mut self, name: &str) -> Self {
-        self.name = format!("{}-{name}", self.capability);
-        self
-    }
-
-    fn with_purpose(mut self, purpose: &str) -> Self {
-        self.purpose = purpose.to_string();
-        self
     }
 }
