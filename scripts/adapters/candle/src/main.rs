@@ -94,7 +94,8 @@ fn single(case: &Case) -> Result<Tensor, Failure> {
     }
     let mut outputs = Vec::new();
     for entry in 0..batch {
-        let [q, k, v] = [&q, &k, &v].map(|whole| whole.narrow(0, entry, 1).and_then(|one| one.transpose(1, 2)?.contiguous()));
+        let [q, k, v] =
+            [&q, &k, &v].map(|whole| whole.narrow(0, entry, 1).and_then(|one| one.transpose(1, 2)?.contiguous()));
         let (q, k, v) = (q?, k?, v?);
         let rule = match (case.causal(), &mask) {
             (None, None) => AttnMask::None,
@@ -147,14 +148,31 @@ fn packed(case: &Case, kernel: Kernel) -> Result<Tensor, Failure> {
     }
     let slopes = case.options["alibi"].as_bool().unwrap_or(false).then(|| case.tensor("alibi_slopes")).transpose()?;
     let pack = |whole: &Tensor, lengths: &[u32]| -> candle_core::Result<Tensor> {
-        let rows = lengths.iter().enumerate().map(|(entry, length)| whole.get(entry)?.transpose(0, 1)?.narrow(0, 0, *length as usize));
+        let rows = lengths
+            .iter()
+            .enumerate()
+            .map(|(entry, length)| whole.get(entry)?.transpose(0, 1)?.narrow(0, 0, *length as usize));
         Tensor::cat(&rows.collect::<candle_core::Result<Vec<_>>>()?, 0)?.contiguous()
     };
     let query_lengths = vec![queries as u32; batch];
     let (q, k, v) = (pack(&q, &query_lengths)?, pack(&k, &lengths)?, pack(&v, &lengths)?);
-    let [query_lengths, lengths] = [query_lengths, lengths].map(|lengths| Tensor::from_vec(lengths, batch, &Device::Cpu));
+    let [query_lengths, lengths] =
+        [query_lengths, lengths].map(|lengths| Tensor::from_vec(lengths, batch, &Device::Cpu));
     let function = if kernel == Kernel::Varlen { flash_attn_varlen_cpu } else { flash_attn_varlen_unfused };
-    let output = function(&q, &k, &v, slopes.as_ref(), &query_lengths?, &lengths?, queries, keys, case.scale(width), causal, left, right)?;
+    let output = function(
+        &q,
+        &k,
+        &v,
+        slopes.as_ref(),
+        &query_lengths?,
+        &lengths?,
+        queries,
+        keys,
+        case.scale(width),
+        causal,
+        left,
+        right,
+    )?;
     Ok(output.reshape((batch, queries, heads, width))?.transpose(1, 2)?.contiguous()?)
 }
 
@@ -183,7 +201,9 @@ fn main() {
         };
         arguments.drain(..2);
     }
-    let [cases, outputs] = arguments.as_slice() else { fail("give the folder of the cases and the folder for the answers") };
+    let [cases, outputs] = arguments.as_slice() else {
+        fail("give the folder of the cases and the folder for the answers")
+    };
     let (cases, outputs) = (PathBuf::from(cases), PathBuf::from(outputs));
     fs::create_dir_all(&outputs).unwrap_or_else(|error| fail(format!("{}: {error}", outputs.display())));
     let name = match kernel {
@@ -192,19 +212,27 @@ fn main() {
         Kernel::Unfused => "candle flash_attn_varlen_unfused",
     };
     // The version that Cargo.toml pins.
-    let about = json!({"implementation": name, "version": "0.11.1", "device": "cpu", "notes": "no default scale: 1/√d passed"});
+    let about =
+        json!({"implementation": name, "version": "0.11.1", "device": "cpu", "notes": "no default scale: 1/√d passed"});
     write(&outputs.join("about.json"), &about.to_string());
-    let manifest: Value =
-        serde_json::from_slice(&read(&cases.join("manifest.json"))).unwrap_or_else(|error| fail(format!("manifest.json: {error}")));
+    let manifest: Value = serde_json::from_slice(&read(&cases.join("manifest.json")))
+        .unwrap_or_else(|error| fail(format!("manifest.json: {error}")));
     for entry in manifest["cases"].as_array().into_iter().flatten() {
-        let (Some(name), Some(file)) = (entry["name"].as_str(), entry["file"].as_str()) else { fail("manifest.json: a case without a name") };
-        let [answer, refusal, error] = ["safetensors", "unsupported", "error"].map(|kind| outputs.join(format!("{name}.{kind}")));
+        let (Some(name), Some(file)) = (entry["name"].as_str(), entry["file"].as_str()) else {
+            fail("manifest.json: a case without a name")
+        };
+        let [answer, refusal, error] =
+            ["safetensors", "unsupported", "error"].map(|kind| outputs.join(format!("{name}.{kind}")));
         if [&answer, &refusal, &error].into_iter().any(|path| path.exists()) {
             continue;
         }
         let result = BufferedSafetensors::new(read(&cases.join(file))).map_err(Failure::from).and_then(|tensors| {
             let case = Case { options: entry["options"].clone(), tensors };
-            if kernel == Kernel::Single { single(&case) } else { packed(&case, kernel) }
+            if kernel == Kernel::Single {
+                single(&case)
+            } else {
+                packed(&case, kernel)
+            }
         });
         let saved = result.and_then(|output| Ok(save(&HashMap::from([("o", output)]), &answer)?));
         match saved {
