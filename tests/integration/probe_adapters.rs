@@ -49,7 +49,8 @@ fn with_fault(python: &str, fault: &str, capabilities: &[&str]) -> (Run, Vec<Rec
     (run, rows)
 }
 
-/// Fault, cause that the judgement gives it, a part of the words, capabilities that show it.
+/// Fault, cause that the judgement gives it, a part of the words, capabilities that show it. A second cause is one that some case cannot tell
+/// from the first: infinite logits, or a first batch entry without padding.
 type Expected = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 const NAMED: [Expected; 35] = [
@@ -62,9 +63,9 @@ const NAMED: [Expected; 35] = [
     ("softcap_wrong_formula", "softcap", "logit·tanh(logit/c)", &["softcap"]),
     ("softcap_before_scale", "softcap", "before the scale", &["softcap"]),
     ("softcap_on_mask", "softcap", "after the mask", &["softcap"]),
-    ("softmax_over_queries", "normalisation", "over the query axis", &["default-scale"]),
-    ("softmax_over_batch", "normalisation", "over the batch axis", &["batch-and-heads"]),
-    ("no_max_subtraction", "maximum", "is not taken off", &["huge-logits"]),
+    ("softmax_over_queries", "axis", "over the queries", &["default-scale"]),
+    ("softmax_over_batch", "batch", "over the batch", &["batch-and-heads"]),
+    ("no_max_subtraction", "maximum overflow", "is not taken off", &["huge-logits"]),
     ("dropout_on", "dropout", "dropout is on", &["dropout-off"]),
     ("lse_base_two", "lse-base", "in base 2", &["log-sum-exp"]),
     ("lse_offset", "lse-offset", "off by 0.693", &["log-sum-exp"]),
@@ -79,7 +80,7 @@ const NAMED: [Expected; 35] = [
     ("window_off_by_one", "window", "off by one", &["window"]),
     ("window_ignored", "window", "is not applied", &["window"]),
     ("padding_ignored", "padding", "is not applied", &["padding"]),
-    ("padding_first_batch_only", "mask-batch", "batch entry 0", &["padding"]),
+    ("padding_first_batch_only", "mask-batch padding", "batch entry 0", &["padding"]),
     ("row_sum_in_f16", "precision", "sums kept in f16", &["long-rows"]),
     ("groups_tiled", "groups", "tiled", &["grouped-queries"]),
     ("heads_merged_without_transpose", "merge", "without a transpose", &["batch-and-heads"]),
@@ -108,7 +109,9 @@ fn every_planted_fault_is_named_and_nothing_else_is() {
         let wrong: Vec<&Record> = rows.iter().filter(|row| row["verdict"] != "right").collect();
         assert_eq!(run.code, Some(1), "{fault}: {}", run.stderr);
         let causes: BTreeSet<&str> = wrong.iter().map(|row| row["cause"].as_str()).collect();
-        assert_eq!(causes, BTreeSet::from([cause]), "{fault}: {wrong:#?}");
+        let allowed: BTreeSet<&str> = cause.split(' ').collect();
+        let first = cause.split(' ').next().expect("a name");
+        assert!(causes.contains(first) && causes.is_subset(&allowed), "{fault}: {causes:?}, {wrong:#?}");
         assert!(wrong.iter().any(|row| row["explanation"].contains(words)), "{fault}: {wrong:#?}");
     }
 }
