@@ -150,7 +150,7 @@ fn programs_that_misbehave_are_told_from_wrong_numbers() {
         }
         assert_eq!(run.code, Some(1), "{fault}");
     }
-    // Which verdict, and what its words say.
+    // Which verdict or cause, and what its words say.
     for (fault, verdict, words, capabilities) in [
         ("nondeterministic", "nondeterministic", "", &["determinism"][..]),
         ("wrong_shape", "failed", "shape", &["default-scale"]),
@@ -158,7 +158,8 @@ fn programs_that_misbehave_are_told_from_wrong_numbers() {
         ("nan_output", "wrong", "NaN", &["default-scale"]),
     ] {
         let (run, rows) = with_fault(&python, fault, capabilities);
-        let seen = rows.iter().any(|row| row["verdict"] == verdict && row["explanation"].contains(words));
+        let named = |row: &Record| row["verdict"] == verdict || row["cause"] == verdict;
+        let seen = rows.iter().any(|row| named(row) && row["explanation"].contains(words));
         assert!(seen, "{fault}: {rows:#?}\n{}", run.stderr);
         assert_eq!(run.code, Some(1), "{fault}");
     }
