@@ -161,6 +161,36 @@ def benchmark():
             f"Peer columns: time of the peer over time of `attn`, median over {rounds} rounds (smallest–largest). {threads} threads. {named}.")
 
 
+# Columns of the README's matrix; the others are in the file.
+SHOWN_LIBRARIES = ["torch", "torch flex", "torch MHA", "transformers eager", "jax", "flax", "keras jax", "onnx", "onnxruntime", "tinygrad", "mlx",
+                   "candle", "candle varlen", "candle unfused"]
+
+
+def probe_matrix():
+    """Capability by library: right of those supported, or what went wrong."""
+    records = rows("../probe_matrix")
+    libraries = [name for name in SHOWN_LIBRARIES if any(record["library"] == name for record in records)]
+    by_place = {(record["library"], record["capability"]): record for record in records}
+    capabilities = list(dict.fromkeys(record["capability"] for record in records))
+
+    def cell(library, capability):
+        record = by_place[library, capability]
+        right, supported = int(record["right"]), int(record["cases"]) - int(record["unsupported"])
+        if not supported:
+            return "–"
+        return f"{'✓' if right == supported else '**✗**'} {right}/{record['cases']}"
+
+    # A capability that nobody lacks and nobody gets wrong says nothing here.
+    telling = [name for name in capabilities if any(not cell(library, name).startswith("✓") for library in libraries)]
+    body = [[name, *(cell(library, name) for library in libraries)] for name in telling]
+    same = [name for name in capabilities if name not in telling]
+    known = dict.fromkeys((record["implementation"], record["library_version"]) for record in records if record["library"] in libraries)
+    versions = ", ".join(f"{implementation} {version}" for implementation, version in known)
+    return (f"{table(['capability', *libraries], body)}\n\n"
+            f"✓ every case that the library supports is right, ✗ one is not, – it offers no such thing; n/m: n of m cases are right. "
+            f"All of them have {', '.join(same)} right.\n{versions}.")
+
+
 # What a section is made of: its file, and how.
 SECTIONS = {
     "naive": ("naive.txt", naive),
@@ -180,8 +210,10 @@ SECTIONS = {
     "rotary": ("rotary.txt", lambda: fenced(text("rotary"))),
     "cache": ("cache.txt", lambda: fenced(text("cache"))),
     "heads": ("heads.txt", lambda: fenced(text("heads"))),
+    "probe": ("probe.txt", lambda: fenced(text("probe"))),
     "depth": ("depth.txt", lambda: fenced(text("depth"))),
     "check": ("check.txt", lambda: fenced(text("check"))),
+    "probe-matrix": ("../probe_matrix.csv", probe_matrix),
     "calibration": ("calibration.csv", calibration),
     "power": ("power.csv", power),
     "benchmark": ("benchmark.csv", benchmark),

@@ -45,6 +45,8 @@ record cache 'attn kv-cache --precision bf16 --heads 8 --kv-heads 2 --window 128
 record heads 'attn multi-head --d-model 256 --heads 4 --scale none --format table; echo "exit code $?"'
 record depth 'attn depth --layers 3 --norm none --no-residual --no-mlp --format table; echo "exit code $?"'
 record check 'attn check -q --format table | grep -v " upheld  "; echo "exit code ${PIPESTATUS[0]}"'
+# Needs PyTorch for python3.
+record probe 'attn probe run --adapter torch --format table; echo "exit code $?"'
 record small 'attn variance --dk 64 --queries 8 --trials 1 --format table; echo "exit code $?"'
 record csv 'attn variance --dk 64 --quiet | head -n 3'
 record json "attn variance --dk 64 --quiet --format json | head -n 8"

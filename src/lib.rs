@@ -48,7 +48,8 @@
 //!
 //! [`sampling`] draws, [`attention`] is under test, [`theory`] says what to expect; these three do not know each
 //! other beyond the names of the entry laws. [`statistics`] has the tests, [`experiment`] brings prediction and
-//! measurement together. [`tensors`] reads arrays from files, and [`diagnosis`] says what they contradict. [`report`] writes rows,
+//! measurement together. [`tensors`] reads arrays from files, and [`diagnosis`] says what they contradict; [`probe`] tests other
+//! implementations through files. [`report`] writes rows,
 //! [`commands`] and [`cli`] are the program.
 
 pub mod attention;
@@ -57,6 +58,7 @@ pub mod commands;
 pub mod diagnosis;
 pub mod experiment;
 pub mod number;
+pub mod probe;
 pub mod report;
 pub mod sampling;
 pub mod statistics;

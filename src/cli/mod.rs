@@ -13,6 +13,7 @@ pub mod mask;
 pub mod merge;
 pub mod multi_head;
 pub mod positional;
+pub mod probe;
 pub mod shared;
 pub mod softmax_spikiness;
 pub mod variance;
@@ -63,6 +64,7 @@ enum Command {
     Positional(positional::PositionalArguments),
     KvCache(kv_cache::KvCacheArguments),
     Depth(depth::DepthArguments),
+    Probe(probe::ProbeArguments),
     Check(check::CheckArguments),
     Merge(merge::MergeArguments),
 }
@@ -133,6 +135,7 @@ fn execute(command: Command, invocation: &str) -> Result<ExitStatus> {
         Command::Positional(arguments) => commands::positional::run(&arguments, invocation),
         Command::KvCache(arguments) => commands::kv_cache::run(&arguments, invocation),
         Command::Depth(arguments) => commands::depth::run(&arguments, invocation),
+        Command::Probe(arguments) => commands::probe::run(&arguments, invocation),
         Command::Check(arguments) => commands::check::run(&arguments, invocation),
         Command::Merge(arguments) => merge(&arguments),
     }

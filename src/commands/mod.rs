@@ -19,6 +19,7 @@ pub mod merge;
 pub mod multi_head;
 pub(crate) mod parse;
 pub mod positional;
+pub mod probe;
 mod recorded;
 mod simulate;
 pub mod softmax_spikiness;

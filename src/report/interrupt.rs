@@ -10,15 +10,70 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 static TEMPORARIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static GROUPS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 static WAITER: Once = Once::new();
 
 /// A panic while the list was locked leaves it whole: a push or a removal.
 fn temporaries() -> MutexGuard<'static, Vec<PathBuf>> {
     TEMPORARIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// As [`temporaries`].
+fn groups() -> MutexGuard<'static, Vec<u32>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A child process and all of its children, which do not outlive this one when a signal ends it.
+///
+/// Where there are no process groups (Windows) the child alone is meant.
+#[derive(Debug)]
+pub struct ProcessGroup {
+    id: u32,
+}
+
+impl ProcessGroup {
+    /// Starts `command` as the first of a group of its own, with no signal handled in between.
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub fn spawn(command: &mut Command) -> io::Result<(Child, Self)> {
+        WAITER.call_once(wait_for_signals);
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(command, 0);
+        let mut list = groups();
+        let child = command.spawn()?;
+        let id = child.id();
+        list.push(id);
+        Ok((child, Self { id }))
+    }
+
+    /// Ends every process of the group that is still there.
+    pub fn kill(&self) {
+        kill_group(self.id);
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        self.kill();
+        groups().retain(|id| *id != self.id);
+    }
+}
+
+#[cfg(unix)]
+fn kill_group(id: u32) {
+    // None are left, or they are not ours to end: either way there is nothing more to do.
+    if let Some(id) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
+    }
+}
+
+#[cfg(not(unix))]
+fn kill_group(_: u32) {}
 
 /// A place on the list, given up when dropped.
 #[derive(Debug)]
@@ -79,6 +134,7 @@ fn wait_for_signals() {
                 // Whether it worked is of no use to a process that ends.
                 let _ = std::fs::remove_file(path);
             }
+            groups().iter().for_each(|&id| kill_group(id));
             std::process::exit(128 + signal);
         }
     };

@@ -20,6 +20,7 @@ pub mod number;
 pub mod partial;
 pub mod plot;
 
+pub mod probe;
 pub mod record;
 pub mod row;
 pub mod stdout;

@@ -32,4 +32,4 @@ mod write;
 pub use dtype::{ByteOrder, DType, Order, TensorInfo, VoidType};
 pub use file::{FileFormat, TensorFile};
 pub use read::{Tensor, Values};
-pub use write::{write_npy, write_safetensors};
+pub use write::{write_npy, write_safetensors, write_safetensors_with};

@@ -1,11 +1,11 @@
 //! Writing .npy and .safetensors.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use ::safetensors::tensor::{self, Dtype, View};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use half::{bf16, f16};
 
 use super::dtype::{DType, shown_shape};
@@ -51,6 +51,18 @@ pub fn write_safetensors<'a>(
     writer: &mut dyn Write,
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
 ) -> Result<()> {
+    write_safetensors_with(writer, &BTreeMap::new(), tensors)
+}
+
+/// As [`write_safetensors`], with `text` in the header's `__metadata__`, its names in their order.
+///
+/// # Errors
+/// Those of [`write_safetensors`].
+pub fn write_safetensors_with<'a>(
+    writer: &mut dyn Write,
+    text: &BTreeMap<String, String>,
+    tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
+) -> Result<()> {
     let (mut seen, mut encoded) = (BTreeSet::new(), Vec::new());
     for (name, tensor) in tensors {
         ensure!(name != METADATA, "an array cannot be called {METADATA}, which .safetensors has for text");
@@ -58,7 +70,21 @@ pub fn write_safetensors<'a>(
         let data = encode(tensor)?;
         encoded.push((name, Encoded { dtype: type_in_file(tensor.dtype), shape: &tensor.shape, data }));
     }
-    Ok(writer.write_all(&tensor::serialize(encoded, None)?)?)
+    let bytes = tensor::serialize(encoded, None)?;
+    if text.is_empty() {
+        return Ok(writer.write_all(&bytes)?);
+    }
+    // The library takes the text in a map without an order, and the same file would not come out twice.
+    let (length, rest) = bytes.split_first_chunk::<8>().context("the library wrote no header")?;
+    let (header, data) = rest.split_at(usize::try_from(u64::from_le_bytes(*length))?);
+    let entries = std::str::from_utf8(header)?.trim_end().trim_start_matches('{');
+    let separator = if entries == "}" { "" } else { "," };
+    let mut header = format!("{{\"{METADATA}\":{}{separator}{entries}", serde_json::to_string(text)?);
+    // Data begin at a multiple of eight bytes.
+    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+    writer.write_all(&(header.len() as u64).to_le_bytes())?;
+    writer.write_all(header.as_bytes())?;
+    Ok(writer.write_all(data)?)
 }
 
 /// An array as the library takes it.

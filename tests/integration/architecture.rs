@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules at the top of the crate.
-const MODULES: [&str; 12] = [
+const MODULES: [&str; 13] = [
     "number",
     "tensors",
     "attention",
@@ -14,6 +14,7 @@ const MODULES: [&str; 12] = [
     "theory",
     "report",
     "diagnosis",
+    "probe",
     "experiment",
     "suite",
     "commands",
@@ -21,7 +22,7 @@ const MODULES: [&str; 12] = [
 ];
 
 /// What each module may mention beside itself.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("number", &[]),
     ("tensors", &["number"]),
     ("attention", &["number"]),
@@ -31,6 +32,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("theory", &["sampling"]),
     ("report", &["number"]),
     ("diagnosis", &["attention", "number", "statistics", "theory"]),
+    ("probe", &["attention", "diagnosis", "number", "sampling", "tensors"]),
     ("experiment", &["attention", "number", "report", "sampling", "statistics", "theory"]),
     ("suite", &["number", "report", "statistics"]),
     (
@@ -41,6 +43,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
             "diagnosis",
             "experiment",
             "number",
+            "probe",
             "report",
             "sampling",
             "statistics",

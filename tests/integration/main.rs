@@ -16,6 +16,8 @@ mod output;
 mod per_trial;
 mod positional;
 mod precisions;
+mod probe;
+mod probe_adapters;
 mod program;
 mod reproducibility;
 mod resume;

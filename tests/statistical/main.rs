@@ -17,4 +17,6 @@ mod multi_head;
 mod mutants;
 mod positional;
 mod power;
+mod probe;
+mod probe_implementation;
 mod softmax_spikiness;
