@@ -246,10 +246,8 @@ fn judge_arrays(
         }
     } else if several {
         notes.push(match trial.behaviour.alignment {
-            Alignment::TopLeft => "causal convention: top-left (query i stands at key i)".to_string(),
-            Alignment::BottomRight => {
-                "causal convention: bottom-right (the last query stands at the last key)".to_string()
-            }
+            Alignment::TopLeft => "causal is top-left: query i stands at key i".to_string(),
+            Alignment::BottomRight => "causal is bottom-right: the last query stands at the last key".to_string(),
         });
     }
     if trial.yardstick.sees.numbers.contains(&0.0)

@@ -92,7 +92,7 @@ const SHOWN_CASES: usize = 6;
 fn table(remarks: &[String], rows: &[ProbeRow], layout: &Layout) -> String {
     let mut text = String::new();
     for remark in remarks {
-        let _ = writeln!(text, "{}", paragraph(remark, layout.width));
+        let _ = writeln!(text, "{}", paragraph(remark, layout.width).trim_end());
     }
     text.push('\n');
     let capabilities: Vec<&ProbeRow> = rows.iter().filter(|row| row.case.is_empty()).collect();
@@ -129,7 +129,7 @@ fn table(remarks: &[String], rows: &[ProbeRow], layout: &Layout) -> String {
         )
     });
     text.push('\n');
-    let _ = writeln!(text, "{}", paragraph(&multiple, layout.width));
+    let _ = writeln!(text, "{}", paragraph(&multiple, layout.width).trim_end());
     let _ = writeln!(
         text,
         "{} right, {} wrong, {} failed, {} nondeterministic, {} unsupported of {} cases",
@@ -161,7 +161,7 @@ fn push_problems(text: &mut String, rows: &[ProbeRow], layout: &Layout) {
         let first = group.iter().find(|row| !row.explanation.starts_with("not told")).unwrap_or(&group[0]);
         let head = if first.cause.is_empty() { key } else { format!("{key}: {}", first.explanation) };
         let (mark, _) = coloured(&first.verdict, layout.colour);
-        let _ = writeln!(text, "{}", paragraph(&format!("{mark} {head}"), layout.width));
+        let _ = writeln!(text, "{}", paragraph(&format!("{mark} {head}"), layout.width).trim_end());
         let mut names: Vec<&str> = group.iter().take(SHOWN_CASES).map(|row| row.case.as_str()).collect();
         let more = group.len().saturating_sub(SHOWN_CASES);
         let rest = format!("{more} more");
