@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::check_item::{Runner, run_item};
 use super::config::{self, option};
 use super::deliver::FILE_WIDTH;
-use super::{ExitStatus, parse};
+use super::{ExitStatus, parse, simulate};
 use crate::cli::{self, check::CheckArguments};
 use crate::experiment::progress::Progress;
 use crate::report::claims::{self, ClaimRow, ClaimVerdict, Count, Heading};
@@ -39,7 +39,7 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
     };
     if !typed.quiet {
         let count = suite.items.len();
-        eprintln!("attn: {name}: {count} check{}, seed {seed}", if count == 1 { "" } else { "s" });
+        simulate::say(&format!("{name}: {count} check{}, seed {seed}", if count == 1 { "" } else { "s" }));
     }
     let runner = Runner {
         program: std::env::current_exe().context("the program cannot find itself")?,
@@ -66,7 +66,7 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
     let heading = Heading { suite: name, false_alarm: suite.false_alarm, run };
     destinations.write(&heading, &checked, &rows, format)?;
     if destinations.has_output() && !typed.quiet {
-        eprintln!("attn: {}", Count::of(&rows).sentence());
+        simulate::say(&format!("{}", Count::of(&rows).sentence()));
     }
     destinations.commit()?;
     if typed.output == "-" {
@@ -91,7 +91,7 @@ fn init(typed: &CheckArguments, path: &str) -> Result<ExitStatus> {
     }
     AtomicFile::write_whole(path, |file| file.write_all(BUILT_IN.as_bytes())).context("--init")?;
     if !typed.quiet {
-        eprintln!("attn: {path} written; run it with 'attn check {path}'");
+        simulate::say(&format!("{path} written; run it with 'attn check {path}'"));
     }
     Ok(ExitStatus::Upheld)
 }

@@ -241,6 +241,11 @@ pub(super) fn refuse_more_than_memory(needed: f64, sizes: impl Fn() -> String) -
     }
 }
 
+/// One line of what a run is about or came to, beside its rows.
+pub(super) fn say(text: &str) {
+    eprintln!("attn: {text}");
+}
+
 /// One line for what is not as asked but no error.
 pub(super) fn warn(text: &str) {
     eprintln!("attn: warning: {text}");
