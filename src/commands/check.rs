@@ -66,7 +66,7 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
     let heading = Heading { suite: name, false_alarm: suite.false_alarm, run };
     destinations.write(&heading, &checked, &rows, format)?;
     if destinations.has_output() && !typed.quiet {
-        simulate::say(&format!("{}", Count::of(&rows).sentence()));
+        simulate::say(&Count::of(&rows).sentence());
     }
     destinations.commit()?;
     if typed.output == "-" {
