@@ -1,7 +1,7 @@
 //! Loops over one row of f64 numbers, for whoever holds weights against a softmax: weights from logits, their bounds and
 //! misfits, their entropy.
 //!
-//! Each loop is plain safe Rust, compiled once for every instruction set. Sums run over [`LANES`] lanes that are added in
+//! Each loop is plain safe Rust, compiled once for every instruction set. Sums run over eight lanes that are added in
 //! order, and nothing is fused, so that all sets give the same bits but for the exponential ([`weigh`]).
 
 use super::InstructionSet;
