@@ -49,8 +49,8 @@
 //! [`sampling`] draws, [`attention`] is under test, [`theory`] says what to expect; these three do not know each
 //! other beyond the names of the entry laws. [`statistics`] has the tests, [`experiment`] brings prediction and
 //! measurement together. [`tensors`] reads arrays from files, and [`diagnosis`] says what they contradict; [`probe`] tests other
-//! implementations through files. [`report`] writes rows,
-//! [`commands`] and [`cli`] are the program.
+//! implementations through files. [`suite`] has what `attn check` expects of command lines. [`report`] writes rows, [`commands`] and
+//! [`cli`] are the program.
 
 pub mod attention;
 pub mod cli;
