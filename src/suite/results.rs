@@ -45,14 +45,14 @@ pub fn read(item: &Item, json: &str) -> Result<Results, String> {
     // An audit calls its rows findings.
     let rows = printed["rows"].as_array().or(printed["findings"].as_array()).ok_or("its JSON has no rows")?;
     let seed = printed["seed"].as_u64();
-    let (mut claims, rows) = match item.kind() {
+    let (mut claims, rows): (Vec<ClaimRow>, Vec<Row>) = match item.kind() {
         Kind::Simulation => {
             let rows: Vec<Row> = from_value(rows)?;
             (rows.iter().filter_map(|row| of_row(item, row)).collect(), rows)
         }
         Kind::Count => (from_value(rows)?.iter().filter_map(|row| of_count(item, row)).collect(), Vec::new()),
         Kind::Audit => (from_value(rows)?.iter().map(|row| of_finding(item, row)).collect(), Vec::new()),
-        Kind::Probe => (from_value(rows)?.iter().map(|row| of_case(item, row)).collect::<Vec<_>>(), Vec::new()),
+        Kind::Probe => (from_value(rows)?.iter().filter_map(|row| of_case(item, row)).collect(), Vec::new()),
     };
     claims.iter_mut().for_each(|claim| claim.seed = seed);
     let mut claims = match item.expect {
@@ -208,27 +208,30 @@ fn of_finding(item: &Item, row: &FindingFields) -> ClaimRow {
 #[derive(Debug, Deserialize)]
 struct CaseFields {
     capability: String,
-    case: Option<String>,
+    /// Empty in the row that sums up a capability.
+    case: String,
     verdict: String,
-    #[serde(default)]
     ratio: Option<f64>,
-    #[serde(default)]
+    multiple: Option<f64>,
     explanation: String,
 }
 
-fn of_case(item: &Item, row: &CaseFields) -> ClaimRow {
+fn of_case(item: &Item, row: &CaseFields) -> Option<ClaimRow> {
+    if row.case.is_empty() {
+        return None;
+    }
     let verdict = match row.verdict.as_str() {
         "right" => ClaimVerdict::Upheld,
         "unsupported" => ClaimVerdict::Noted,
         _ => ClaimVerdict::Rejected,
     };
-    let case = row.case.as_ref().filter(|case| !case.is_empty());
-    let name = case.map_or(row.capability.clone(), |case| format!("{}: {case}", row.capability));
     let explanation = match verdict {
         ClaimVerdict::Upheld => row.explanation.clone(),
         _ => format!("{}: {}", row.verdict, row.explanation),
     };
-    ClaimRow { estimate: row.ratio, explanation, ..claim(item, "probe", name, verdict) }
+    let name = format!("{}: {}", row.capability, row.case);
+    let expected_high = row.ratio.and(row.multiple);
+    Some(ClaimRow { estimate: row.ratio, expected_high, explanation, ..claim(item, "probe", name, verdict) })
 }
 
 #[cfg(test)]
@@ -308,9 +311,15 @@ mod tests {
 
     #[test]
     fn cases_of_a_probe_are_right_or_not() {
-        let json = "{\"rows\":[{\"capability\":\"causal\",\"case\":\"a\",\"verdict\":\"right\"},{\"capability\":\"causal\",\"case\":\"b\",\
-                    \"verdict\":\"nondeterministic\"},{\"capability\":\"window\",\"case\":null,\"verdict\":\"unsupported\"}]}";
-        let read = read(&item("probe judge cases", ""), json).expect("own JSON");
+        let case = |case: &str, verdict: &str| {
+            format!(
+                "{{\"capability\":\"causal\",\"case\":\"{case}\",\"verdict\":\"{verdict}\",\"ratio\":0.5,\"multiple\":8.0,\
+                 \"explanation\":\"\"}}"
+            )
+        };
+        let rows = [case("", "right"), case("a", "right"), case("b", "nondeterministic"), case("c", "unsupported")];
+        let json = format!("{{\"rows\":[{}]}}", rows.join(","));
+        let read = read(&item("probe judge cases", ""), &json).expect("own JSON");
         let seen: Vec<ClaimVerdict> = read.claims.iter().map(|claim| claim.verdict).collect();
         assert_eq!(seen, [ClaimVerdict::Upheld, ClaimVerdict::Rejected, ClaimVerdict::Noted]);
     }

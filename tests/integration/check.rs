@@ -248,3 +248,22 @@ fn junit_counts_what_the_rows_say() {
     assert!(summary.starts_with("### ❌ attn check: "), "{summary}");
     assert!(summary.contains("| a &lt; b & \"c\" | rejected |"), "{summary}");
 }
+
+#[test]
+fn a_probe_that_nothing_answered_never_passes() {
+    let folder = folder();
+    assert_eq!(attn_in(folder.path(), "probe new cases --only window").code, Some(0));
+    let run = check(folder.path(), "[[check]]\nname = 'kernel'\nrun = 'probe judge cases'", "");
+    assert!(matches!(run.code, Some(1 | 2)), "{}", run.stdout);
+    assert!(!verdicts(&run.stdout).contains(&"upheld".to_string()), "{}", run.stdout);
+    // One case that is right beside the others that nobody answered.
+    let line = text(folder.path(), "cases/manifest.json");
+    let first = line.lines().find(|line| line.contains("\"name\"")).expect("a case a line");
+    let name = first.split("\"name\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("its name");
+    fs::create_dir_all(folder.path().join("cases/out")).expect("writable");
+    fs::write(folder.path().join(format!("cases/out/{name}.unsupported")), "no windows here\n").expect("writable");
+    let run = check(folder.path(), "[[check]]\nname = 'kernel'\nrun = 'probe judge cases'", "");
+    assert_eq!(run.code, Some(1), "{}", run.stdout);
+    let noted = records(&run.stdout).into_iter().find(|row| row["verdict"] == "noted").expect("the unsupported one");
+    assert!(noted["explanation"].contains("no windows here"), "{noted:?}");
+}
