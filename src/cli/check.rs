@@ -16,8 +16,8 @@ use clap::Args;
     for a pull request\n  \
     attn check suite.toml --per-trial base/           keep the trials of this version ...\n  \
     attn check suite.toml --baseline base/            ... and compare a later one with them\n\n\
-    Exit codes: 0 every claim upheld · 1 a claim rejected · 2 wrong usage, or a claim that got no data · \
-    3 undecided (too few trials)"
+    Exit codes, the first that holds: 1 a claim rejected · 2 wrong usage, or a claim that got no data · \
+    3 undecided (too few trials) · 0 every claim upheld"
 )]
 pub struct CheckArguments {
     /// The suite, a TOML file [default: the built-in suite]

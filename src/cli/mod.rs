@@ -28,7 +28,7 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{self, ExitStatus};
-use crate::report::{command_line, stdout};
+use crate::report::{command_line, notes, stdout};
 
 /// Exit code for wrong usage or unreadable input; nothing was written.
 const EXIT_USAGE: u8 = 2;
@@ -83,7 +83,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code as u8),
         Err(error) => {
-            eprintln!("attn: error: {}", one_line(&format!("{error:#}")));
+            notes::say(&format!("attn: error: {}", one_line(&format!("{error:#}"))));
             ExitCode::from(EXIT_USAGE)
         }
     }
@@ -174,13 +174,13 @@ fn usage_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
             match stdout::print(|output| write!(output, "{error}")) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    eprintln!("attn: error: {error}");
+                    notes::say(&format!("attn: error: {error}"));
                     ExitCode::from(EXIT_USAGE)
                 }
             }
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            eprintln!("attn: error: a subcommand is needed, for example variance (see 'attn --help')");
+            notes::say("attn: error: a subcommand is needed, for example variance (see 'attn --help')");
             ExitCode::from(EXIT_USAGE)
         }
         _ => {
@@ -188,7 +188,7 @@ fn usage_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
             let subcommand = (arguments.get(1).and_then(|word| word.to_str()))
                 .filter(|word| Cli::command().find_subcommand(word).is_some())
                 .map_or(String::new(), |word| format!(" {word}"));
-            eprintln!("attn: error: {message} (see 'attn{subcommand} --help')");
+            notes::say(&format!("attn: error: {message} (see 'attn{subcommand} --help')"));
             ExitCode::from(EXIT_USAGE)
         }
     }

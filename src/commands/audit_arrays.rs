@@ -116,7 +116,13 @@ pub fn groups(typed: &AuditArguments, paths: &[String], needed: Needed) -> Resul
     if groups.is_empty() {
         let any: Vec<&str> = found.iter().filter(|(_, roles)| whole(roles)).map(|(name, _)| name.as_str()).collect();
         if !any.is_empty() {
-            bail!("--group {pattern}: no group fits; there are {}", any.join(", "));
+            let named: Vec<&str> = any.into_iter().filter(|name| !name.is_empty()).collect();
+            match named.is_empty() {
+                true => bail!(
+                    "--group {pattern}: the names in the file have no common prefix, so there are no groups; leave it out"
+                ),
+                false => bail!("--group {pattern}: no group fits; there are {}", named.join(", ")),
+            }
         }
         let what = if needed == Needed::AnyArray { "no array with a known name" } else { "no queries and keys" };
         bail!("{what} among the arrays {}; name them with --q and --k", listed(&files));

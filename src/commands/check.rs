@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::check_item::{Runner, run_item};
+use super::check_item::{PerTrialFile, Runner, run_item};
 use super::config::{self, option};
 use super::deliver::FILE_WIDTH;
 use super::{ExitStatus, parse, simulate};
@@ -15,7 +15,8 @@ use crate::experiment::progress::Progress;
 use crate::report::claims::{self, ClaimRow, ClaimVerdict, Count, Heading};
 use crate::report::json::Run;
 use crate::report::table::{Colour, Layout};
-use crate::report::{AtomicFile, Format, junit, stdout};
+use crate::report::{AtomicFile, Format, file, junit, stdout};
+use crate::suite::baseline::PerTrial;
 use crate::suite::{BUILT_IN, Item, Kind, Suite};
 
 /// Runs the subcommand; `invocation` is what was typed, for the output.
@@ -32,7 +33,6 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
     }
     let output = (typed.output != "-").then(|| PathBuf::from(&typed.output));
     let format = config::format(typed.format.as_deref(), output.as_deref())?;
-    let mut destinations = Destinations::open(typed, output.as_deref())?;
     let seed = match suite.seed {
         Some(seed) => seed,
         None => parse::seed("random").map_err(|rule| anyhow!("--fresh-seed: {rule}"))?,
@@ -51,10 +51,14 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
         baseline: baseline(typed, &suite)?,
         drift: option("--drift", &typed.drift, parse::relative)?,
     };
+    let before: Vec<Before> = suite.items.iter().map(|item| runner.before(item)).collect();
+    refuse_to_overwrite(typed, &suite, &runner, &before)?;
+    let mut destinations = Destinations::open(typed, output.as_deref())?;
     if let Some(folder) = &runner.per_trial {
-        fs::create_dir_all(folder).with_context(|| format!("--per-trial {}", folder.display()))?;
+        fs::create_dir_all(folder)
+            .map_err(|error| anyhow!("--per-trial {}: {}", folder.display(), file::reason(&error)))?;
     }
-    let checked = checked(&suite.items, &runner, typed.quiet);
+    let mut checked = checked(&suite.items, &before, &runner, typed.quiet);
     let rows: Vec<ClaimRow> = checked.iter().flat_map(|checked| checked.rows.clone()).collect();
     let run = Run {
         command: "check".to_string(),
@@ -69,6 +73,9 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
         simulate::say(&Count::of(&rows).sentence());
     }
     destinations.commit()?;
+    for kept in checked.iter_mut().filter_map(|checked| checked.trials.take()) {
+        kept.keep().map_err(|error| anyhow!("--per-trial: {}", file::reason(&error)))?;
+    }
     if typed.output == "-" {
         stdout::print(|output| claims::write(format, &heading, &rows, &Layout::of_stdout(None), output))?;
     }
@@ -147,17 +154,41 @@ struct Checked<'a> {
     item: &'a Item,
     time: Duration,
     rows: Vec<ClaimRow>,
+    trials: Option<PerTrialFile>,
 }
 
-fn checked<'a>(items: &'a [Item], runner: &Runner, quiet: bool) -> Vec<Checked<'a>> {
+/// The trials of an earlier version, where an item has some: their file and what is in it.
+type Before = Option<(PathBuf, std::result::Result<PerTrial, String>)>;
+
+/// What is read must not be overwritten by what is written: it would be compared with itself, or be lost.
+fn refuse_to_overwrite(typed: &CheckArguments, suite: &Suite, runner: &Runner, before: &[Before]) -> Result<()> {
+    let mut read: Vec<PathBuf> = before.iter().flatten().map(|(path, _)| config::file_meant(path)).collect();
+    read.extend(typed.suite.as_deref().map(|path| config::file_meant(Path::new(path))));
+    let of_trials = suite.items.iter().filter(|item| item.kind() == Kind::Simulation);
+    let kept = runner.per_trial.iter().flat_map(|folder| of_trials.clone().map(|item| folder.join(item.file_name())));
+    let named = [
+        ("--output", Some(typed.output.as_str())),
+        ("--junit", typed.junit.as_deref()),
+        ("--markdown", typed.markdown.as_deref()),
+    ];
+    let named = named.into_iter().filter_map(|(name, path)| Some((name, PathBuf::from(path?))));
+    for (name, path) in named.chain(kept.map(|path| ("--per-trial", path))) {
+        if read.contains(&config::file_meant(&path)) {
+            bail!("{name} {}: is read by this check and would be overwritten; name another", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn checked<'a>(items: &'a [Item], before: &[Before], runner: &Runner, quiet: bool) -> Vec<Checked<'a>> {
     let progress = Progress::new(items.len() as f64, quiet);
-    let run = |item: &'a Item| {
+    let run = |(item, before): (&'a Item, &Before)| {
         let started = Instant::now();
-        let rows = run_item(item, runner);
+        let (rows, trials) = run_item(item, before.as_ref().map(|(_, trials)| trials), runner);
         progress.advance(1.0);
-        Checked { item, time: started.elapsed(), rows }
+        Checked { item, time: started.elapsed(), rows, trials }
     };
-    let checked = items.iter().map(run).collect();
+    let checked = items.iter().zip(before).map(run).collect();
     progress.finish();
     checked
 }
@@ -176,10 +207,16 @@ impl Destinations {
             ("--junit", typed.junit.as_deref().map(Path::new)),
             ("--markdown", typed.markdown.as_deref().map(Path::new)),
         ];
+        for (name, path) in &named[1..] {
+            if *path == Some(Path::new("-")) {
+                bail!("{name} -: must name a file, standard output is for the claims");
+            }
+        }
         for (at, (first, path)) in named.iter().enumerate() {
             for (second, other) in &named[at + 1..] {
                 if let (Some(path), Some(other)) = (path, other)
-                    && path == other
+                    && config::file_meant(path) == config::file_meant(other)
+                    && *path != Path::new("/dev/null")
                 {
                     bail!("{second} {}: is also the file of {first}; name two files", other.display());
                 }

@@ -1,13 +1,15 @@
 //! One item of a suite: its command line in a process of its own, so that what goes wrong in one loses nothing of the others.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempPath;
 
 use crate::report::claims::{ClaimRow, ClaimVerdict};
-use crate::report::interrupt::Registration;
+use crate::report::file;
+use crate::report::interrupt::{ProcessGroup, Registration};
 use crate::suite::baseline::{self, PerTrial};
 use crate::suite::results::{self, Results, claim};
 use crate::suite::{Expect, Item, Kind, interval};
@@ -34,16 +36,22 @@ pub struct Runner {
 }
 
 /// Runs `item` and says what became of its claims. What goes wrong is a claim without data.
-pub fn run_item(item: &Item, runner: &Runner) -> Vec<ClaimRow> {
+///
+/// `before` holds the trials of an earlier version, read before anything was run.
+pub fn run_item(
+    item: &Item,
+    before: Option<&Result<PerTrial, String>>,
+    runner: &Runner,
+) -> (Vec<ClaimRow>, Option<PerTrialFile>) {
     let error = |explanation: String| {
         let row = claim(item, "run", "the command runs", ClaimVerdict::Error);
-        vec![ClaimRow { explanation, ..row }]
+        (vec![ClaimRow { explanation, ..row }], None)
     };
     let kept = match PerTrialFile::of(item, runner) {
         Ok(kept) => kept,
         Err(reason) => return error(reason),
     };
-    let output = match command(item, runner, kept.as_ref().map(PerTrialFile::path)).output() {
+    let output = match output(&mut command(item, runner, kept.as_ref().map(PerTrialFile::path))) {
         Ok(output) => output,
         Err(reason) => return error(format!("it could not be started: {reason}")),
     };
@@ -52,9 +60,8 @@ pub fn run_item(item: &Item, runner: &Runner) -> Vec<ClaimRow> {
         Err(reason) => return error(reason),
     };
     claims.extend(interval::claims(item, &rows, runner.share));
-    if let Some(before) = item.baseline.as_ref() {
-        let before = runner.baseline_file(before);
-        match compared(item, &before, kept.as_ref().map(PerTrialFile::path), runner) {
+    if let Some(before) = before {
+        match compared(item, before, kept.as_ref().map(PerTrialFile::path), runner) {
             Ok(compared) => claims.extend(compared),
             Err(explanation) => {
                 let row = claim(item, "baseline", "the trials of an earlier version", ClaimVerdict::Error);
@@ -62,8 +69,21 @@ pub fn run_item(item: &Item, runner: &Runner) -> Vec<ClaimRow> {
             }
         }
     }
+    if claims.iter().all(|claim| claim.verdict == ClaimVerdict::Noted) {
+        let row = claim(item, "run", "something is checked", ClaimVerdict::Error);
+        claims.push(ClaimRow { explanation: "there are notes, and nothing that could be judged".to_string(), ..row });
+    }
     claims.iter_mut().for_each(|claim| claim.seed = claim.seed.or(draws(item).then_some(runner.seed)));
-    claims
+    (claims, kept)
+}
+
+/// Runs the command in a process group of its own, which an interrupt of this run ends with it.
+fn output(command: &mut Command) -> io::Result<Output> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (child, group) = ProcessGroup::spawn(command)?;
+    let output = child.wait_with_output();
+    drop(group);
+    output
 }
 
 fn draws(item: &Item) -> bool {
@@ -122,17 +142,30 @@ fn is_bad(row: &ClaimRow, item: &Item) -> bool {
     row.verdict == ClaimVerdict::Rejected && !(item.kind() == Kind::Audit && row.explanation.starts_with("WARN"))
 }
 
-fn compared(item: &Item, before: &Path, now: Option<&Path>, runner: &Runner) -> Result<Vec<ClaimRow>, String> {
-    let read = |path: &Path| {
-        let named = |error: String| format!("{}: {error}", path.display());
-        let file = File::open(path).map_err(|error| named(error.to_string()))?;
-        PerTrial::read(file).map_err(named)
-    };
-    let now = now.ok_or("it kept no trials")?;
-    Ok(baseline::claims(item, &read(before)?, &read(now)?, runner.share, runner.drift))
+fn compared(
+    item: &Item,
+    before: &Result<PerTrial, String>,
+    now: Option<&Path>,
+    runner: &Runner,
+) -> Result<Vec<ClaimRow>, String> {
+    let now = read(now.ok_or("it kept no trials")?)?;
+    Ok(baseline::claims(item, before.as_ref().map_err(String::clone)?, &now, runner.share, runner.drift))
+}
+
+fn read(path: &Path) -> Result<PerTrial, String> {
+    let named = |error: String| format!("{}: {error}", path.display());
+    let file = File::open(path).map_err(|error| named(file::reason(&error)))?;
+    PerTrial::read(file).map_err(named)
 }
 
 impl Runner {
+    /// The trials of an earlier version that `item` is compared with.
+    pub fn before(&self, item: &Item) -> Option<(PathBuf, Result<PerTrial, String>)> {
+        let path = self.baseline_file(item.baseline.as_ref()?);
+        let trials = read(&path);
+        Some((path, trials))
+    }
+
     /// The earlier trials: what the command line names goes before what the suite names.
     fn baseline_file(&self, of_suite: &Path) -> PathBuf {
         match &self.baseline {
@@ -143,39 +176,49 @@ impl Runner {
     }
 }
 
-/// Where the trials of an item go.
-enum PerTrialFile {
-    /// To stay.
-    Kept(PathBuf),
-    /// For the comparison only.
-    Temporary(TempPath, #[allow(dead_code, reason = "removes the file when the run is interrupted")] Registration),
+/// Where the trials of an item go: a temporary that is removed when the run ends or is interrupted, unless it is to stay.
+pub struct PerTrialFile {
+    path: TempPath,
+    registration: Registration,
+    /// The name that it gets when the whole suite has run.
+    destination: Option<PathBuf>,
 }
 
 impl PerTrialFile {
     fn of(item: &Item, runner: &Runner) -> Result<Option<Self>, String> {
-        if item.kind() != Kind::Simulation {
+        let destination = runner.per_trial.as_ref().map(|folder| folder.join(item.file_name()));
+        if item.kind() != Kind::Simulation || (destination.is_none() && item.baseline.is_none()) {
             return Ok(None);
         }
-        if let Some(folder) = &runner.per_trial {
-            return Ok(Some(Self::Kept(folder.join(item.file_name()))));
-        }
-        if item.baseline.is_none() {
-            return Ok(None);
-        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".attn-").suffix(file::SUFFIX);
         let create = || {
-            let path = tempfile::Builder::new().prefix("attn-").suffix(".csv").tempfile()?.into_temp_path();
+            let made = match &runner.per_trial {
+                Some(folder) => builder.tempfile_in(folder)?,
+                None => builder.tempfile()?,
+            };
+            let path = made.into_temp_path();
             let name = path.to_path_buf();
             Ok((path, name))
         };
-        let (path, registration) =
-            Registration::of(create).map_err(|error| format!("no temporary file for its trials: {error}"))?;
-        Ok(Some(Self::Temporary(path, registration)))
+        let (path, registration) = Registration::of(create)
+            .map_err(|error| format!("no temporary file for its trials: {}", file::reason(&error)))?;
+        Ok(Some(Self { path, registration, destination }))
     }
 
     fn path(&self) -> &Path {
-        match self {
-            Self::Kept(path) => path,
-            Self::Temporary(path, _) => path,
-        }
+        &self.path
+    }
+
+    /// Gives the file its name, if it is to stay.
+    ///
+    /// # Errors
+    /// When the folder has changed.
+    pub fn keep(self) -> io::Result<()> {
+        let Self { path, registration, destination } = self;
+        registration.release(|| match destination {
+            Some(destination) => path.persist(destination).map_err(|error| error.error),
+            None => Ok(()),
+        })
     }
 }

@@ -97,6 +97,9 @@ impl Config {
                 "--shard {shard}: a shard has no result of its own, only --per-trial FILE; leave --output and --plot to the merged run"
             );
         }
+        if let (Some(text), "random") = (&typed.shard, typed.seed.as_str()) {
+            bail!("--shard {text}: every shard must draw from one seed; name it in place of --seed random");
+        }
         let output = (typed.output != "-").then(|| PathBuf::from(&typed.output));
         let config = Self {
             sizes,
@@ -178,7 +181,7 @@ impl Targets {
 }
 
 /// The file that a path means, whatever links and dots lead to it; a file that is not there yet by its folder.
-fn file_meant(path: &Path) -> PathBuf {
+pub(super) fn file_meant(path: &Path) -> PathBuf {
     let in_its_folder = || {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Some(folder.canonicalize().ok()?.join(path.file_name()?))

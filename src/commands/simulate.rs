@@ -15,10 +15,10 @@ use crate::experiment::plan;
 use crate::experiment::progress::Progress;
 use crate::experiment::series::Series;
 use crate::experiment::{Experiment, InputLaw, Sizes, engine};
-use crate::report::Row;
 use crate::report::number::percent;
 use crate::report::plot::{self, Picture};
 use crate::report::summary::Summary;
+use crate::report::{Row, notes};
 use crate::statistics::ColumnMoments;
 
 /// Operations a second that one core reaches at most: only to refuse what could never end.
@@ -101,17 +101,17 @@ pub fn simulate<E: Experiment>(
         let remarks = remarks(&rows);
         let delivered = destinations.deliver(command, invocation, config, &rows, &remarks, picture)?;
         if delivered == Delivered::WithoutPicture {
-            eprintln!(
-                "attn: warning: --plot: no row has a smallest detectable deviation to be drawn in; no picture written"
+            notes::say(
+                "attn: warning: --plot: no row has a smallest detectable deviation to be drawn in; no picture written",
             );
         }
         if config.output.is_some() && !config.quiet {
-            eprintln!("attn: {}", Summary::of(&rows).sentence(Some(config.rates.false_alarm)));
+            notes::say(&format!("attn: {}", Summary::of(&rows).sentence(Some(config.rates.false_alarm))));
         }
         let status = deliver::exit_status(&rows);
         // Where the rows are data, people still want to read what is wrong.
         if status == ExitStatus::Rejected && config.format.is_data() && !config.quiet {
-            remarks.iter().for_each(|remark| eprintln!("attn: {remark}"));
+            remarks.iter().for_each(|remark| notes::say(&format!("attn: {remark}")));
         }
         Ok(status)
     })
@@ -200,8 +200,10 @@ fn note(config: &Config, trials: &[u64], recorded: &Recorded) {
     }
     match (config.trials_from.len(), recorded.trials()) {
         (0, 0) => {}
-        (0, rows) => eprintln!("attn: {rows} trials are there already and are not drawn again"),
-        (files, rows) => eprintln!("attn: {rows} trials from {files} file{}", if files == 1 { "" } else { "s" }),
+        (0, rows) => notes::say(&format!("attn: {rows} trials are there already and are not drawn again")),
+        (files, rows) => {
+            notes::say(&format!("attn: {rows} trials from {files} file{}", if files == 1 { "" } else { "s" }))
+        }
     }
     let (least, most) = (trials.iter().min().unwrap_or(&0), trials.iter().max().unwrap_or(&0));
     let trials = if least == most { least.to_string() } else { format!("{least} to {most}") };
@@ -215,11 +217,11 @@ fn note(config: &Config, trials: &[u64], recorded: &Recorded) {
             config.rates.miss
         ),
     };
-    eprintln!("attn: seed {}, {trials}{planned}", config.seed);
+    notes::say(&format!("attn: seed {}, {trials}{planned}", config.seed));
     if config.law != InputLaw::standard(config.law.entries) {
-        eprintln!(
+        notes::say(
             "attn: rows of logits are held against the general law for these entries, rows of entries (q_, k_, qk_) \
-             against the derivation's assumptions"
+             against the derivation's assumptions",
         );
     }
 }
@@ -243,12 +245,12 @@ pub(super) fn refuse_more_than_memory(needed: f64, sizes: impl Fn() -> String) -
 
 /// One line of what a run is about or came to, beside its rows.
 pub(super) fn say(text: &str) {
-    eprintln!("attn: {text}");
+    notes::say(&format!("attn: {text}"));
 }
 
 /// One line for what is not as asked but no error.
 pub(super) fn warn(text: &str) {
-    eprintln!("attn: warning: {text}");
+    notes::say(&format!("attn: warning: {text}"));
 }
 
 /// Bytes of memory, where the system tells.

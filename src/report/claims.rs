@@ -145,10 +145,13 @@ impl Count {
         ClaimVerdict::ALL.iter().zip(self.counts).find(|(known, _)| **known == verdict).map_or(0, |(_, count)| count)
     }
 
-    /// The verdict of all together: the worst there is.
+    /// The verdict of all together: the worst there is. Notes alone are no claim, so nothing was checked.
     pub fn worst(&self) -> ClaimVerdict {
         let found = ClaimVerdict::ALL.into_iter().find(|verdict| self.number(*verdict) > 0);
-        found.unwrap_or(ClaimVerdict::Error)
+        found.filter(|verdict| *verdict != ClaimVerdict::Noted || self.number(ClaimVerdict::Upheld) > 0).map_or(
+            ClaimVerdict::Error,
+            |verdict| if verdict == ClaimVerdict::Noted { ClaimVerdict::Upheld } else { verdict },
+        )
     }
 
     /// `41 claims: 40 upheld, 1 rejected`; notes are no claims.
@@ -229,6 +232,12 @@ fn numbers(row: &ClaimRow) -> String {
     row.estimate.map(|estimate| format!("{}{expected}{p}", digits(estimate))).unwrap_or_default()
 }
 
+/// The numbers and why, in one line.
+pub fn reason(row: &ClaimRow) -> String {
+    let parts = [numbers(row), row.explanation.clone()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
 /// One line a claim below the name of its item; what is wrong in sentences.
 fn write_table(heading: &Heading, rows: &[ClaimRow], layout: &Layout, mut output: impl Write) -> io::Result<()> {
     let seed = heading.run.seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
@@ -251,8 +260,15 @@ fn write_table(heading: &Heading, rows: &[ClaimRow], layout: &Layout, mut output
                 Colour::Ansi => format!("{}{word}\x1b[0m", row.verdict.colour()),
                 Colour::Plain => word,
             };
-            let line = format!("{:<longest$}  {}", own(row), numbers(row));
-            writeln!(output, "  {word} {}", line.trim_end())?;
+            let numbers = numbers(row);
+            if 14 + longest + numbers.chars().count() <= layout.width.max(60) {
+                writeln!(output, "  {word} {}", format!("{:<longest$}  {numbers}", own(row)).trim_end())?;
+            } else {
+                writeln!(output, "  {word} {}", own(row))?;
+                if !numbers.is_empty() {
+                    writeln!(output, "            {numbers}")?;
+                }
+            }
             if row.verdict != ClaimVerdict::Upheld && !row.explanation.is_empty() {
                 for line in paragraph(&row.explanation, layout.width.saturating_sub(12)).lines() {
                     writeln!(output, "            {line}")?;

@@ -16,6 +16,9 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 static TEMPORARIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static GROUPS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 static WAITER: Once = Once::new();
+/// How long commands that were started here have to end when the run is interrupted.
+#[cfg(unix)]
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(150);
 
 /// A panic while the list was locked leaves it whole: a push or a removal.
 fn temporaries() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -75,6 +78,19 @@ fn kill_group(id: u32) {
 #[cfg(not(unix))]
 fn kill_group(_: u32) {}
 
+/// Ends every group: first asked, so that they can remove temporaries of their own, then without asking.
+#[cfg(unix)]
+fn end_groups() {
+    let list = groups();
+    for id in list.iter().filter_map(|&id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)) {
+        let _ = rustix::process::kill_process_group(id, rustix::process::Signal::TERM);
+    }
+    if !list.is_empty() {
+        std::thread::sleep(PATIENCE);
+    }
+    list.iter().for_each(|&id| kill_group(id));
+}
+
 /// A place on the list, given up when dropped.
 #[derive(Debug)]
 pub struct Registration {
@@ -130,17 +146,17 @@ fn wait_for_signals() {
         if let Some(signal) = signals.forever().next() {
             // Locked until the process is gone, so that no file gets its final name any more.
             let list = temporaries();
+            end_groups();
             for path in list.iter() {
                 // Whether it worked is of no use to a process that ends.
                 let _ = std::fs::remove_file(path);
             }
-            groups().iter().for_each(|&id| kill_group(id));
             std::process::exit(128 + signal);
         }
     };
     // Without the thread the signals would be swallowed; a system that cannot start one is about to fail anyway, and says so here.
     if let Err(error) = std::thread::Builder::new().name("interrupt".to_owned()).spawn(wait) {
-        eprintln!("attn: cannot wait for signals ({error}): end this run with SIGKILL");
+        super::notes::say(&format!("attn: cannot wait for signals ({error}): end this run with SIGKILL"));
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
-use super::claims::{ClaimRow, ClaimVerdict, Count};
+use super::claims::{ClaimRow, ClaimVerdict, Count, reason};
 
 /// An item of the suite: its name, how long it took, its claims.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ fn case<W: Write>(row: &ClaimRow, writer: &mut Writer<W>) -> io::Result<()> {
         ClaimVerdict::Noted => "skipped",
     };
     element.write_inner_content(|writer| {
-        let why = legal(&row.explanation);
+        let why = legal(&reason(row));
         let outcome = writer.create_element(outcome).with_attributes([("type", row.verdict.word()), ("message", &why)]);
         outcome.write_text_content(BytesText::new(&why)).map(|_| ())
     })?;

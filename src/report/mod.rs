@@ -16,6 +16,7 @@ pub mod interrupt;
 pub mod json;
 pub mod junit;
 pub mod markdown;
+pub mod notes;
 pub mod number;
 pub mod partial;
 pub mod plot;

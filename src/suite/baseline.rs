@@ -1,6 +1,6 @@
 //! Has anything moved since an earlier version? Two per-trial files, held against each other column by column.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use super::Item;
@@ -27,6 +27,9 @@ struct Point {
     seed: String,
     /// Trial indices, in the order of the file.
     trials: Vec<u64>,
+    seen: BTreeSet<u64>,
+    /// Trials of the whole run, as text.
+    planned: String,
     /// A column for each measure, a value for each trial; NaN where there is none.
     columns: BTreeMap<String, Vec<f64>>,
 }
@@ -47,7 +50,7 @@ impl PerTrial {
         let header = reader.headers().map_err(|error| error.to_string())?.clone();
         let place = |name: &str| header.iter().position(|column| column == name);
         let at = |name: &str| place(name).ok_or_else(|| format!("is no per-trial file: it has no column '{name}'"));
-        let (seed, trial) = (at("seed")?, at("trial")?);
+        let (seed, trial, planned) = (at("seed")?, at("trial")?, at("trials")?);
         let point_columns: Vec<usize> = POINT.iter().map(|name| at(name)).collect::<Result<_, _>>()?;
         let is_measure = |name: &&str| !POINT.contains(name) && !OTHERS.contains(name);
         let measures: Vec<(usize, &str)> = header.iter().enumerate().filter(|(_, name)| is_measure(name)).collect();
@@ -60,7 +63,11 @@ impl PerTrial {
             let point = points.entry(key).or_default();
             field(seed).clone_into(&mut point.seed);
             let number = field(trial).parse().map_err(|_| format!("line {}: trial is no number", line()))?;
+            if !point.seen.insert(number) {
+                return Err(format!("line {}: trial {number} of this parameter point stands twice", line()));
+            }
             point.trials.push(number);
+            field(planned).clone_into(&mut point.planned);
             for (index, name) in &measures {
                 let value = match field(*index) {
                     "" => f64::NAN,
@@ -71,6 +78,11 @@ impl PerTrial {
         }
         if points.is_empty() {
             return Err("holds no trials".to_string());
+        }
+        // A run that was cut off, or one shard of it, is not what the earlier version measured.
+        if let Some(point) = points.values().find(|point| point.planned != point.trials.len().to_string()) {
+            let (found, planned) = (point.trials.len(), &point.planned);
+            return Err(format!("holds {found} of {planned} trials of a parameter point: it is cut off, or a shard"));
         }
         // A sweep's points need not measure the same: a column without any value is none of the point's.
         for point in points.values_mut() {
@@ -115,6 +127,10 @@ pub fn claims(item: &Item, before: &PerTrial, now: &PerTrial, share: f64, detect
                 false if seen || !has_size => ClaimVerdict::Upheld,
                 false => ClaimVerdict::Undecided,
             };
+            if row.verdict == ClaimVerdict::Undecided {
+                row.explanation
+                    .push_str("; too few trials to see a drift of --drift: use more, or the baseline's seed");
+            }
         }
         row
     };
@@ -122,7 +138,7 @@ pub fn claims(item: &Item, before: &PerTrial, now: &PerTrial, share: f64, detect
 }
 
 fn name_of(key: &[String], column: &str) -> String {
-    let mut name = column.to_string();
+    let mut name = format!("{column} as in the baseline");
     for (label, value) in ["", "d_k ", "n ", "m ", "mask "].iter().zip(key) {
         if !label.is_empty() && !value.is_empty() {
             name.push_str(&format!(", {label}{value}"));
@@ -137,8 +153,8 @@ fn without_data(item: &Item, key: &[String], why: &str) -> Compared {
 }
 
 fn of_point(item: &Item, key: &[String], before: &Point, now: &Point, level: f64) -> Vec<Compared> {
-    let same_draws = before.seed == now.seed;
-    let pairs: Vec<(usize, usize)> = match same_draws {
+    // Other trials of the same seed are other draws.
+    let pairs: Vec<(usize, usize)> = match before.seed == now.seed {
         true => {
             let places: BTreeMap<u64, usize> =
                 before.trials.iter().enumerate().map(|(at, trial)| (*trial, at)).collect();
@@ -146,6 +162,7 @@ fn of_point(item: &Item, key: &[String], before: &Point, now: &Point, level: f64
         }
         false => Vec::new(),
     };
+    let same_draws = !pairs.is_empty();
     let names = now.columns.keys().chain(before.columns.keys().filter(|name| !now.columns.contains_key(*name)));
     let of_column = |name: &String| {
         let row = claim(item, "baseline", name_of(key, name), ClaimVerdict::Undecided);
@@ -220,6 +237,14 @@ fn judged(row: ClaimRow, test: Test, level: f64) -> Compared {
         true => format!("moved by {:+.3e} of its size; {how}", test.difference / size),
         false => format!("too few trials to compare; {how}"),
     };
+    // The same draws gave the same values, up to rounding, in every trial: that needs no number of trials.
+    let same = now.iter().zip(&before).all(|(now, before)| (now - before).abs() <= tolerance);
+    if test.pairing == Pairing::Paired && same {
+        let explanation = format!("the same, {how}");
+        let (p_value, min_detectable) = (Some(1.0), Some(if size > 0.0 { tolerance / size } else { 0.0 }));
+        let row = ClaimRow { verdict: ClaimVerdict::Upheld, p_value, min_detectable, explanation, ..row };
+        return Compared { row, has_size };
+    }
     let smallest =
         test.min_detectable(tolerance, level, MISS).map(|smallest| if size > 0.0 { smallest / size } else { 0.0 });
     let p_value = test.p_value(tolerance, level);

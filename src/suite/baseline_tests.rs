@@ -31,7 +31,7 @@ fn verdicts(before: &PerTrial, now: &PerTrial) -> Vec<(String, ClaimVerdict)> {
 #[test]
 fn the_same_run_has_not_moved_and_a_drift_of_one_per_cent_of_the_same_draws_has() {
     let before = file(3, "a,b", |trial| vec![noise(trial, 1), noise(trial, 2)]);
-    let name = |column: &str| format!("{column}, d_k 5, n 7, m 11");
+    let name = |column: &str| format!("{column} as in the baseline, d_k 5, n 7, m 11");
     assert_eq!(verdicts(&before, &before), [(name("a"), ClaimVerdict::Upheld), (name("b"), ClaimVerdict::Upheld)]);
     let drifted = file(3, "a,b", |trial| vec![1.01 * noise(trial, 1), noise(trial, 2)]);
     assert_eq!(verdicts(&before, &drifted), [(name("a"), ClaimVerdict::Rejected), (name("b"), ClaimVerdict::Upheld)]);
@@ -62,7 +62,7 @@ fn points_and_columns_that_only_one_run_has_are_without_data() {
         found.iter().map(|(_, verdict)| *verdict).collect::<Vec<_>>(),
         [ClaimVerdict::Upheld, ClaimVerdict::Error, ClaimVerdict::Error]
     );
-    let text = format!("{HEADER}a\nvariance,0.1.0,3,6,7,11,,normal,0,1,0,f64,37,0,1\n");
+    let text = format!("{HEADER}a\nvariance,0.1.0,3,6,7,11,,normal,0,1,0,f64,1,0,1\n");
     let elsewhere = PerTrial::read(text.as_bytes()).expect("a file");
     let found = verdicts(&before, &elsewhere);
     assert_eq!(found.len(), 2);
@@ -89,6 +89,7 @@ fn what_is_no_per_trial_file_is_an_error() {
         (&format!("{HEADER}a\nvariance,0.1.0,3,6,7,11,,normal,0,1,0,f64,37,x,1\n"), "line 2: trial is no number"),
         (&format!("{HEADER}a\nvariance,0.1.0,3,6,7,11,,normal,0,1,0,f64,37,0,y\n"), "line 2: a is no number"),
         (&format!("{HEADER}a\nvariance,0.1.0\n"), "2"),
+        (&format!("{HEADER}a\nvariance,0.1.0,3,6,7,11,,normal,0,1,0,f64,37,0,1\n"), "holds 1 of 37 trials"),
     ] {
         let error = PerTrial::read(text.as_bytes()).expect_err(text);
         assert!(error.contains(expected), "{error}");

@@ -97,16 +97,9 @@ pub struct Interval {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Typed {
     false_alarm: Option<f64>,
-    seed: Option<TypedSeed>,
+    seed: Option<toml::Value>,
     #[serde(default)]
     check: Vec<TypedItem>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum TypedSeed {
-    Number(u64),
-    Word(String),
 }
 
 #[derive(Debug, Deserialize)]
@@ -141,9 +134,18 @@ impl Suite {
         }
         let seed = match typed.seed {
             None => Some(0),
-            Some(TypedSeed::Number(seed)) => Some(seed),
-            Some(TypedSeed::Word(word)) if word == "random" => None,
-            Some(TypedSeed::Word(word)) => return Err(format!("seed = \"{word}\": must be a number or \"random\"")),
+            Some(toml::Value::String(word)) if word == "random" => None,
+            Some(other) => match other.as_integer().and_then(|seed| u64::try_from(seed).ok()) {
+                Some(seed) => Some(seed),
+                None => {
+                    let shown = match other {
+                        toml::Value::Integer(number) => number.to_string(),
+                        toml::Value::String(word) => format!("\"{word}\""),
+                        _ => "…".to_string(),
+                    };
+                    return Err(format!("seed = {shown}: must be a whole number from 0 on, or \"random\""));
+                }
+            },
         };
         let mut items: Vec<Item> = Vec::new();
         for item in typed.check {
@@ -172,14 +174,22 @@ impl Item {
     fn new(typed: TypedItem) -> Result<Self, String> {
         let TypedItem { name, run, expect, baseline, warnings, interval } = typed;
         let of_item = |rule: &str| format!("check \"{name}\": {rule}");
-        if name.trim().is_empty() {
-            return Err("name = \"\": every check needs a name".to_string());
+        if !name.chars().any(char::is_alphanumeric) || name.chars().any(char::is_control) {
+            return Err(format!("name = {name:?}: every check needs a name of letters or digits on one line"));
         }
         let words = shlex::split(&run).ok_or_else(|| of_item(&format!("run = \"{run}\": a quote is not closed")))?;
         let words: Vec<String> = match words.split_first() {
             Some((first, rest)) if first == "attn" => rest.to_vec(),
             _ => words,
         };
+        let without_a_verdict = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["probe", ref rest @ ..] => !rest.iter().any(|word| matches!(*word, "judge" | "run")),
+            ["audit", ref rest @ ..] => rest.iter().any(|word| word.starts_with("--explain")),
+            _ => false,
+        };
+        if without_a_verdict || words.iter().any(|word| word == "--help" || word == "-h") {
+            return Err(of_item(&format!("run = \"{run}\": has no verdict")));
+        }
         let Some(command) = words.first() else { return Err(of_item("run is empty")) };
         let kind = Kind::of(command).ok_or_else(|| {
             of_item(&format!(
@@ -309,9 +319,14 @@ mod tests {
             (&format!("{ONE}{ONE}"), "used twice"),
             (&format!("{ONE}{}", ONE.replace("'a'", "'A!'")), "used twice"),
             (&format!("false-alarm = 1.0\n{ONE}"), "must be between 0 and 1"),
-            (&format!("seed = 'chance'\n{ONE}"), "must be a number or \"random\""),
+            (&format!("seed = 'chance'\n{ONE}"), "must be a whole number from 0 on, or \"random\""),
             ("[[check]]\nname = 'a'", "missing field `run`"),
             ("[[check]]\nname = ' '\nrun = 'variance'", "needs a name"),
+            ("[[check]]\nname = '***'\nrun = 'variance'", "needs a name"),
+            ("seed = -1\n[[check]]\nname = 'a'\nrun = 'variance'", "seed = -1: must be a whole number"),
+            ("[[check]]\nname = 'a'\nrun = 'variance --help'", "has no verdict"),
+            ("[[check]]\nname = 'a'\nrun = 'probe new x'", "has no verdict"),
+            ("[[check]]\nname = 'a'\nrun = 'audit --explain scale'", "has no verdict"),
             ("[[check]]\nname = 'a'\nrun = ''", "run is empty"),
             ("[[check]]\nname = 'a'\nrun = 'attn'", "run is empty"),
             ("[[check]]\nname = 'a'\nrun = \"variance 'x\"", "quote is not closed"),

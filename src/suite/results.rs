@@ -51,7 +51,7 @@ pub fn read(item: &Item, json: &str) -> Result<Results, String> {
             (rows.iter().filter_map(|row| of_row(item, row)).collect(), rows)
         }
         Kind::Count => (from_value(rows)?.iter().filter_map(|row| of_count(item, row)).collect(), Vec::new()),
-        Kind::Audit => (from_value(rows)?.iter().map(|row| of_finding(item, row)).collect(), Vec::new()),
+        Kind::Audit => (of_findings(item, &from_value(rows)?), Vec::new()),
         Kind::Probe => (from_value(rows)?.iter().filter_map(|row| of_case(item, row)).collect(), Vec::new()),
     };
     claims.iter_mut().for_each(|claim| claim.seed = seed);
@@ -79,8 +79,14 @@ fn from_value<R: for<'de> Deserialize<'de>>(rows: &[Value]) -> Result<Vec<R>, St
 fn control(item: &Item, claims: &[ClaimRow]) -> ClaimRow {
     let rejected: Vec<&str> =
         claims.iter().filter(|row| row.verdict == ClaimVerdict::Rejected).map(|row| row.claim.as_str()).collect();
-    let verdict = if rejected.is_empty() { ClaimVerdict::Rejected } else { ClaimVerdict::Upheld };
+    let lost = claims.iter().filter(|row| row.verdict == ClaimVerdict::Error).count();
+    let verdict = match (rejected.is_empty(), lost) {
+        (false, _) => ClaimVerdict::Upheld,
+        (true, 0) => ClaimVerdict::Rejected,
+        (true, _) => ClaimVerdict::Error,
+    };
     let explanation = match rejected.len() {
+        0 if lost > 0 => format!("{lost} of its {} claims got no data, none was rejected", claims.len()),
         0 => format!("none of its {} claims was rejected, although one should be", claims.len()),
         count => format!("{count} of its {} claims rejected, as should be: {}", claims.len(), shortened(&rejected)),
     };
@@ -183,6 +189,30 @@ struct FindingFields {
     explanation: String,
 }
 
+/// Checks that say nothing of what an implementation made of Q and K.
+const OF_INPUTS: [&str; 3] = ["finite", "assumptions", "saturation"];
+
+/// A claim for each finding. An audit that could hold nothing but Q and K against anything has checked no attention: a renamed array
+/// must not switch the gate off. What the command line promises and the file cannot show is undecided.
+fn of_findings(item: &Item, rows: &[FindingFields]) -> Vec<ClaimRow> {
+    let told = |row: &&FindingFields| matches!(row.verdict.as_str(), "PASS" | "FAIL" | "WARN");
+    let mut claims: Vec<ClaimRow> = rows.iter().map(|row| of_finding(item, row)).collect();
+    for (claim, row) in claims.iter_mut().zip(rows).filter(|(_, row)| row.verdict == "CANNOT TELL") {
+        let flag = format!("--{}", row.check);
+        let promised = item.words.iter().any(|word| word.split('=').next() == Some(flag.as_str()));
+        if promised && !rows.iter().filter(told).any(|other| other.check == row.check) {
+            claim.verdict = ClaimVerdict::Undecided;
+            claim.explanation = format!("{flag} is promised, but {}", claim.explanation);
+        }
+    }
+    if !rows.iter().filter(told).any(|row| !OF_INPUTS.contains(&row.check.as_str())) {
+        let nothing = claim(item, "run", "an attention is checked", ClaimVerdict::Error);
+        let why = "nothing but Q and K could be held against anything: are the weights or the output there, under a known name?";
+        claims.push(ClaimRow { explanation: why.to_string(), ..nothing });
+    }
+    claims
+}
+
 fn of_finding(item: &Item, row: &FindingFields) -> ClaimRow {
     let verdict = match row.verdict.as_str() {
         "PASS" => ClaimVerdict::Upheld,
@@ -223,6 +253,8 @@ fn of_case(item: &Item, row: &CaseFields) -> Option<ClaimRow> {
     let verdict = match row.verdict.as_str() {
         "right" => ClaimVerdict::Upheld,
         "unsupported" => ClaimVerdict::Noted,
+        // It crashed, hung or gave no answer: nothing is known of it.
+        "failed" => ClaimVerdict::Error,
         _ => ClaimVerdict::Rejected,
     };
     let explanation = match verdict {

@@ -81,6 +81,11 @@ fn errors_of_the_suite_are_one_line_and_nothing_is_run() {
         (SMALL, "--baseline nowhere", "--baseline nowhere"),
         (SMALL, "--junit a.xml --markdown a.xml", "--markdown a.xml: is also the file of --junit"),
         (SMALL, "--junit nowhere/a.xml", "--junit"),
+        (SMALL, "--junit -", "--junit -: must name a file"),
+        (SMALL, "--junit suite.toml", "--junit suite.toml: is read by this check and would be overwritten"),
+        (SMALL, "-o ./suite.toml --format csv", "is read by this check"),
+        (SMALL, "--junit a.xml --markdown ./a.xml", "is also the file of --junit"),
+        (SMALL, "--per-trial suite.toml", "--per-trial"),
         (SMALL, "--init=suite.toml", "leave one of them out"),
     ] {
         let run = check(folder.path(), suite, options);
@@ -172,7 +177,7 @@ fn a_drift_of_one_per_cent_against_a_baseline_is_caught_and_none_is_not() {
     assert_eq!(moved.code, Some(1), "{}", moved.stdout);
     let rejected: Vec<_> = records(&moved.stdout).into_iter().filter(|row| row["verdict"] == "rejected").collect();
     assert_eq!(rejected.len(), 1);
-    assert!(rejected[0]["claim"].starts_with("logit_variance:none"), "{rejected:?}");
+    assert!(rejected[0]["claim"].starts_with("logit_variance:none as in the baseline"), "{rejected:?}");
     assert!((number(&rejected[0], "estimate") / number(&rejected[0], "expected_low") - 1.01).abs() < 1e-9);
     // As the suite's own word, and as one file.
     let own = format!("{SMALL}expect = 'nothing'\nbaseline = 'base/logits.csv'");
@@ -254,16 +259,69 @@ fn a_probe_that_nothing_answered_never_passes() {
     let folder = folder();
     assert_eq!(attn_in(folder.path(), "probe new cases --only window").code, Some(0));
     let run = check(folder.path(), "[[check]]\nname = 'kernel'\nrun = 'probe judge cases'", "");
-    assert!(matches!(run.code, Some(1 | 2)), "{}", run.stdout);
+    assert_eq!(run.code, Some(2), "{}", run.stdout);
     assert!(!verdicts(&run.stdout).contains(&"upheld".to_string()), "{}", run.stdout);
-    // One case that is right beside the others that nobody answered.
+    // One case that is not supported beside the others that nobody answered.
     let line = text(folder.path(), "cases/manifest.json");
     let first = line.lines().find(|line| line.contains("\"name\"")).expect("a case a line");
     let name = first.split("\"name\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("its name");
     fs::create_dir_all(folder.path().join("cases/out")).expect("writable");
     fs::write(folder.path().join(format!("cases/out/{name}.unsupported")), "no windows here\n").expect("writable");
     let run = check(folder.path(), "[[check]]\nname = 'kernel'\nrun = 'probe judge cases'", "");
-    assert_eq!(run.code, Some(1), "{}", run.stdout);
+    assert_eq!(run.code, Some(2), "{}", run.stdout);
+    // What never answered shows no fault either.
+    let control = "[[check]]\nname = 'kernel'\nrun = 'probe judge cases'\nexpect = 'rejected'";
+    assert_eq!(check(folder.path(), control, "").code, Some(2));
     let noted = records(&run.stdout).into_iter().find(|row| row["verdict"] == "noted").expect("the unsupported one");
     assert!(noted["explanation"].contains("no windows here"), "{noted:?}");
+}
+
+#[test]
+fn a_baseline_is_never_compared_with_itself_nor_overwritten_by_an_unfinished_run() {
+    let folder = folder();
+    assert_eq!(check(folder.path(), SMALL, "--per-trial base").code, Some(0));
+    let before = text(folder.path(), "base/logits.csv");
+    let same = check(folder.path(), SMALL, "--baseline base --per-trial ./base");
+    assert!(same.code == Some(2) && same.stderr.contains("would be overwritten"), "{}", same.stderr);
+    assert_eq!(text(folder.path(), "base/logits.csv"), before);
+    assert_eq!(names(&folder.path().join("base")), ["logits.csv"]);
+    // The trials that are kept beside a baseline are new ones.
+    assert_eq!(check(folder.path(), SMALL, "--baseline base --per-trial next").code, Some(0));
+    assert_eq!(names(&folder.path().join("next")), ["logits.csv"]);
+}
+
+#[test]
+fn a_baseline_that_is_cut_off_doubled_or_a_shard_is_an_error() {
+    let folder = folder();
+    assert_eq!(check(folder.path(), SMALL, "--per-trial base").code, Some(0));
+    let file = folder.path().join("base/logits.csv");
+    let whole = fs::read_to_string(&file).expect("kept");
+    let head: Vec<&str> = whole.lines().take(40).collect();
+    let last = whole.lines().last().expect("trials");
+    for (text, expected) in
+        [(head.join("\n") + "\n", "it is cut off, or a shard"), (format!("{whole}{last}\n"), "stands twice")]
+    {
+        fs::write(&file, text).expect("writable");
+        let run = check(folder.path(), SMALL, "--baseline base");
+        assert!(run.code == Some(2) && run.stdout.contains(expected), "{expected}: {}", run.stdout);
+    }
+}
+
+#[test]
+fn exact_counts_and_equal_draws_need_no_number_of_trials_against_a_baseline() {
+    let folder = folder();
+    let suite = "[[check]]\nname = 'cache'\nrun = 'kv-cache -n 16 --trials 4'\n";
+    assert_eq!(check(folder.path(), suite, "--per-trial base").code, Some(0));
+    let again = check(folder.path(), suite, "--baseline base");
+    assert_eq!(again.code, Some(0), "{}", again.stdout);
+    assert!(records(&again.stdout).iter().any(|row| row["kind"] == "baseline" && row["verdict"] == "upheld"));
+}
+
+#[test]
+fn an_audit_that_sees_no_weights_and_no_output_never_passes() {
+    let folder = folder();
+    fs::copy("data/real/minilm/minilm.safetensors", folder.path().join("dump.safetensors")).expect("in the project");
+    let suite = "[[check]]\nname = 'dump'\nrun = 'audit dump.safetensors --group single.layer0 --weights absent --output-name absent'\n";
+    let run = check(folder.path(), suite, "");
+    assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
 }

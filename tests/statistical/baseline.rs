@@ -69,9 +69,9 @@ fn a_drift_of_one_per_cent_is_caught_and_the_same_draws_catch_it_always() {
     let sizes = Sizes { d_k: 64, queries: 131, keys: 127 };
     let (mut promised, mut caught, mut paired) = (0, 0, 0);
     for seed in 0..RUNS / 2 {
-        let before = run(sizes, 487, seed, 1.0);
+        let before = run(sizes, 613, seed, 1.0);
         for (other, count) in [(1_000_000 + seed, &mut caught), (seed, &mut paired)] {
-            let now = run(sizes, 487, other, 1.01);
+            let now = run(sizes, 613, other, 1.01);
             let found = claims(&item(), &before, &now, 0.01, 0.01);
             let row = found.iter().find(|row| row.claim.starts_with("logit_variance:none")).expect("compared");
             *count += u64::from(row.verdict == ClaimVerdict::Rejected);
