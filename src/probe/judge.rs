@@ -241,7 +241,12 @@ fn judge_arrays(
         verdict = Verdict::Wrong;
         let explained = explain(case, &trial.behaviour, &seen, &trial.yardstick.sees, names);
         possible = is_without_numbers(&seen, &trial.yardstick.sees).then_some(explained.all);
-        cause = explained.best.or_else(|| unlisted_cause(case, trial, arrays, &wrong));
+        // What has no numbers tells nothing but that.
+        let unlisted = || match &possible {
+            Some(_) => not_finite(&wrong),
+            None => unlisted_cause(case, trial, arrays, &wrong),
+        };
+        cause = explained.best.or_else(unlisted);
         // 0·NaN is NaN in the definition too: who wants it left out must know, but it breaks no promise.
         if case.capability == Capability::HiddenNan && cause.as_ref().is_some_and(|cause| cause.name == "hidden-nan") {
             verdict = Verdict::Unsupported;

@@ -112,6 +112,18 @@ pub(super) fn differences(judgements: &mut [CaseJudgement]) {
             judgement.cause = Some(Cause::new("precision", words));
         }
     }
+    let differs = judgements.iter().any(|judgement| judgement.verdict == Verdict::Nondeterministic);
+    if differs && !shaky {
+        // Noise within the bound of one type is beyond that of a wider one, and there as large as rounding to the narrower.
+        let vague = |judgement: &&mut CaseJudgement| of_precision(judgement, LARGE_ERRORS);
+        for judgement in judgements.iter_mut().filter(vague) {
+            if let Some(cause) = &mut judgement.cause {
+                let place = judgement.measured.as_ref().map_or(String::new(), wrong_words);
+                cause.words.push_str(", or noise: a case that is asked twice gives other bits each time");
+                judgement.explanation = format!("{}; {place}", cause.words);
+            }
+        }
+    }
     let most = known.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name);
     for judgement in judgements.iter_mut() {
         let vague = judgement.cause.as_ref().is_some_and(|cause| cause.name == "precision");
