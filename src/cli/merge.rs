@@ -47,6 +47,15 @@ pub struct MergeArguments {
 }
 
 impl MergeArguments {
+    /// Options that name a file to write, and what was given for each.
+    pub fn results(&self) -> [(&str, Option<&str>); 3] {
+        [
+            ("--output", Some(self.output.as_str())),
+            ("--per-trial", self.per_trial.as_deref()),
+            ("--plot", self.plot.as_deref()),
+        ]
+    }
+
     /// The options that the run of `attn merge` has beside those of the invocation.
     pub fn options(&self) -> Vec<OsString> {
         let mut options: Vec<OsString> = Vec::new();

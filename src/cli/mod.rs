@@ -143,6 +143,7 @@ fn execute(command: Command, invocation: &str) -> Result<ExitStatus> {
 
 /// Does the run that the files are of, from their trials.
 fn merge(arguments: &merge::MergeArguments) -> Result<ExitStatus> {
+    commands::merge::refuse_results_in_place_of_shards(&arguments.files, &arguments.results())?;
     let invocation = commands::merge::common_invocation(&arguments.files)?;
     let refused = || anyhow!("{}: '{invocation}' is no run that has shards", arguments.files[0].display());
     let words = command_line::words(&invocation).ok_or_else(refused)?;

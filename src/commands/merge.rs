@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use csv::StringRecord;
 
-use crate::report::{command_line, file};
+use super::config::file_meant;
+use crate::experiment::per_trial::read::{End, TRUNCATED};
+use crate::report::{command_line, file, format};
 
 /// The invocation that all files name.
 ///
@@ -36,12 +38,27 @@ pub fn common_invocation(files: &[PathBuf]) -> Result<String> {
     Ok(common.with_context(|| format!("{}: has no row", names.join(", ")))?.0)
 }
 
+/// Checks that no result goes to one of the files that are read; `results` are options and their values.
+///
+/// # Errors
+/// Option, value and rule.
+pub fn refuse_results_in_place_of_shards(files: &[PathBuf], results: &[(&str, Option<&str>)]) -> Result<()> {
+    for (option, result) in results {
+        let Some(result) = result.filter(|result| !format::is_stdout(Path::new(result))) else { continue };
+        if files.iter().any(|file| file_meant(file) == file_meant(Path::new(result))) {
+            bail!("{option} {result}: is one of the files that are merged; name another");
+        }
+    }
+    Ok(())
+}
+
 /// The invocation in the first row; None where there is no row: a shard of fewer trials than shards.
 fn invocation_of(path: &Path) -> Result<Option<String>> {
-    let file = File::open(path).map_err(|error| anyhow!("{}", file::reason(&error)))?;
+    let mut file = File::open(path).map_err(|error| anyhow!("{}", file::reason(&error)))?;
     if !file.metadata()?.is_file() {
         bail!("is no regular file");
     }
+    let end = End::of(&mut file)?;
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file);
     let Ok(header) = reader.headers().cloned() else { bail!("is no per-trial file: its first line is no text") };
     let column = |name: &str| header.iter().position(|field| field == name);
@@ -51,6 +68,10 @@ fn invocation_of(path: &Path) -> Result<Option<String>> {
     let mut row = StringRecord::new();
     if !reader.read_record(&mut row).context("its first row is no text")? {
         return Ok(None);
+    }
+    // What is cut off can look like anything.
+    if end.cuts(reader.position()) {
+        bail!(TRUNCATED);
     }
     let own = env!("CARGO_PKG_VERSION");
     let field = |column: usize| row.get(column).unwrap_or_default();

@@ -259,7 +259,8 @@ impl Attention<'_> {
             sum = a.step(sum + *logit);
         }
         let divisor = if sum == 0.0 && self.behaviour.maximum == Maximum::KeptGuarded { 1.0 } else { sum };
-        line.iter_mut().for_each(|weight| *weight = a.store(*weight / divisor));
+        let kept = |weight: f64| self.behaviour.weights.map_or(weight, |storage| storage.round(weight));
+        line.iter_mut().for_each(|weight| *weight = kept(a.store(*weight / divisor)));
         let log = a.step(sum.ln());
         let natural = a.step(shift + log);
         match self.behaviour.lse {

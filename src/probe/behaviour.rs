@@ -214,6 +214,8 @@ pub struct Behaviour {
     pub hidden_values: HiddenValues,
     /// Gradients.
     pub gradient: GradientUse,
+    /// The narrower type that the weights are rounded to before they multiply V, if any.
+    pub weights: Option<Storage>,
 }
 
 /// The right behaviours of a case: one, or two where the convention is open.
@@ -236,6 +238,7 @@ pub fn right(case: &Case) -> Vec<Behaviour> {
         lse: LseUse::Natural,
         hidden_values: HiddenValues::LeftOut,
         gradient: GradientUse::Right,
+        weights: None,
     };
     debug_assert!(matches!(case.options.kv_groups, None | Some(Groups::Repeat)));
     match case.options.causal {

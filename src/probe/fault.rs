@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::attend::{Outcome, attend};
 use super::behaviour::{Arithmetic, Axis, Behaviour};
-use super::bound::{MULTIPLE, largest_error};
+use super::bound::{MULTIPLE, is_judged, largest_error};
 use super::case::{Block, Case};
 use super::suspects::{Cause, Suspect, suspects};
 use crate::diagnosis::matrix::Storage;
@@ -29,15 +29,25 @@ impl Seen<'_> {
     }
 }
 
-/// Of suspects of these names (all if `None`), the one that reproduces every array, right ones included, nearest first; one that is listed earlier wins where both are about as near.
+/// Suspects that reproduce an answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Explained {
+    /// The nearest; one that is listed earlier wins where both are about as near.
+    pub best: Option<Cause>,
+    /// Every one, the first of each name, in the order of the list.
+    pub all: Vec<Cause>,
+}
+
+/// Suspects of these names (all if `None`) that reproduce every array, right ones included.
 pub fn explain(
     case: &Case,
     right: &Behaviour,
     arrays: &[Seen<'_>],
     sees: &Block,
     names: Option<&BTreeSet<String>>,
-) -> Option<Cause> {
+) -> Explained {
     let mut best: Option<(f64, Cause)> = None;
+    let mut all: Vec<Cause> = Vec::new();
     let wanted = |suspect: &Suspect| names.is_none_or(|names| names.contains(&suspect.cause.name));
     for suspect in suspects(case, right).into_iter().filter(wanted) {
         let exact = attend(case, &suspect.behaviour, suspect.arithmetic);
@@ -46,11 +56,26 @@ pub fn explain(
         let has_row = |array: &&Seen<'_>| array.name != "lse" || suspect.behaviour.axis == Axis::Keys;
         let distances = arrays.iter().filter(has_row).map(|array| distance(case, array, &exact, &rounded, sees));
         let distance = distances.fold(0.0, f64::max);
-        if distance <= 1.0 && best.as_ref().is_none_or(|(nearest, _)| 2.0 * distance < *nearest) {
+        if distance > 1.0 {
+            continue;
+        }
+        if all.iter().all(|known| known.name != suspect.cause.name) {
+            all.push(suspect.cause.clone());
+        }
+        if best.as_ref().is_none_or(|(nearest, _)| 2.0 * distance < *nearest) {
             best = Some((distance, suspect.cause));
         }
     }
-    best.map(|(_, cause)| cause)
+    Explained { best: best.map(|(_, cause)| cause), all }
+}
+
+/// Whether no judged number of any array is finite: such an answer agrees with every suspect that gives none, and proves none of them.
+pub fn is_without_numbers(arrays: &[Seen<'_>], sees: &Block) -> bool {
+    let none = |array: &Seen<'_>| {
+        (array.found.numbers.iter().enumerate())
+            .all(|(index, number)| !number.is_finite() || !is_judged(array.name, array.found, index, sees))
+    };
+    !arrays.is_empty() && arrays.iter().all(none)
 }
 
 /// How far the array is from what a suspect gives, in what rounding allows; above 1 it is not that.
@@ -73,6 +98,9 @@ fn distance(case: &Case, array: &Seen<'_>, exact: &Outcome, rounded: &Outcome, s
     if explains { distance / allowed } else { f64::INFINITY }
 }
 
+/// How the words of a narrower arithmetic begin, which only the size of the errors shows.
+pub(super) const LARGE_ERRORS: &str = "errors as large as those of";
+
 /// The narrower arithmetic whose definition has errors as large as the answer's.
 pub fn explain_rounding(
     case: &Case,
@@ -83,14 +111,10 @@ pub fn explain_rounding(
 ) -> Option<Cause> {
     let of = |step: Storage, stored: Storage, words: String| (Arithmetic { step, stored }, words);
     let computed = |storage: Storage| {
-        of(
-            Arithmetic::of(storage).step,
-            storage,
-            format!("errors as large as those of arithmetic in {}", storage.name()),
-        )
+        of(Arithmetic::of(storage).step, storage, format!("{LARGE_ERRORS} arithmetic in {}", storage.name()))
     };
     let sums = |storage: Storage| {
-        of(storage, storage, format!("errors as large as those of sums kept in {}: accumulate in f32", storage.name()))
+        of(storage, storage, format!("{LARGE_ERRORS} sums kept in {}: accumulate in f32", storage.name()))
     };
     let narrower = match case.storage {
         Storage::F64 => vec![computed(Storage::F32), computed(Storage::F16), computed(Storage::Bf16)],

@@ -54,7 +54,7 @@ fn sums_in_f16_are_told_from_a_wrong_scale() {
     // of the output is 2⁻¹².
     assert!(error > 40.0 * 2f64.powi(-12), "{error}");
     let wrong = [Seen { name: "o", found: &half.output, error, bound: 0.004 }];
-    assert_eq!(explain(case, behaviour, &wrong, &yardstick.sees, None), None);
+    assert_eq!(explain(case, behaviour, &wrong, &yardstick.sees, None), Explained::default());
     let cause = explain_rounding(case, behaviour, &wrong, &yardstick.values, &yardstick.sees).expect("rounding");
     assert!(cause.words.contains("sums kept in f16"), "{}", cause.words);
 }

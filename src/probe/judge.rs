@@ -10,10 +10,10 @@ use super::behaviour::{Behaviour, right};
 use super::bound::{Bound, bound, largest_error};
 use super::case::{Block, Capability, Case};
 use super::empty_rows::{self, Convention};
-use super::fault::{Seen, explain, explain_dropout, explain_offset, explain_rounding};
+use super::fault::{Seen, explain, explain_dropout, explain_offset, explain_rounding, is_without_numbers};
 use super::reference::{Yardstick, same_precision, yardstick};
 use super::suspects::Cause;
-use super::together::{differences, repetitions};
+use super::together::{answers_without_numbers, differences, repetitions};
 use crate::attention::Alignment;
 use crate::diagnosis::matrix::Storage;
 
@@ -82,6 +82,8 @@ pub struct CaseJudgement {
     pub measured: Option<Measured>,
     /// Why it is wrong.
     pub cause: Option<Cause>,
+    /// Where not one number of the answer is finite: every cause that gives none here. It takes other cases to choose among them.
+    pub possible: Option<Vec<Cause>>,
     /// In words.
     pub explanation: String,
     /// Conventions that were recognised.
@@ -109,6 +111,7 @@ pub fn judge(cases: &[Case], answers: &[Answer], progress: &(dyn Fn() + Sync)) -
     judged.extend(of(true, (!judged.is_empty()).then_some(&names)));
     judged.sort_by_key(|(index, _)| *index);
     let mut judgements: Vec<CaseJudgement> = judged.into_iter().map(|(_, judgement)| judgement).collect();
+    answers_without_numbers(&mut judgements);
     repetitions(cases, answers, &mut judgements);
     differences(&mut judgements);
     judgements
@@ -136,6 +139,7 @@ fn judge_knowing(case: &Case, answer: &Answer, names: Option<&BTreeSet<String>>)
         verdict,
         measured: None,
         cause: None,
+        possible: None,
         explanation: explanation.to_string(),
         notes: Vec::new(),
         is_missing,
@@ -230,12 +234,19 @@ fn judge_arrays(
         .collect();
     let wrong: Vec<Seen<'_>> = seen.iter().filter(|array| array.is_wrong()).copied().collect();
     let mut measured = trial.worst().copied();
-    let (mut verdict, mut cause) = (Verdict::Right, None);
+    let (mut verdict, mut cause, mut possible) = (Verdict::Right, None, None);
     let mut explanation = measured.as_ref().map_or(String::new(), right_words);
     if let Some(worst) = wrong.iter().max_by(|a, b| (a.error / a.bound).total_cmp(&(b.error / b.bound))) {
         measured = trial.measured.iter().find(|measured| measured.array == worst.name).copied();
         verdict = Verdict::Wrong;
-        cause = cause_of(case, trial, arrays, &seen, &wrong, names);
+        let explained = explain(case, &trial.behaviour, &seen, &trial.yardstick.sees, names);
+        possible = is_without_numbers(&seen, &trial.yardstick.sees).then_some(explained.all);
+        // What has no numbers tells nothing but that.
+        let unlisted = || match &possible {
+            Some(_) => not_finite(&wrong),
+            None => unlisted_cause(case, trial, arrays, &wrong),
+        };
+        cause = explained.best.or_else(unlisted);
         // 0·NaN is NaN in the definition too: who wants it left out must know, but it breaks no promise.
         if case.capability == Capability::HiddenNan && cause.as_ref().is_some_and(|cause| cause.name == "hidden-nan") {
             verdict = Verdict::Unsupported;
@@ -275,6 +286,7 @@ fn judge_arrays(
         verdict,
         measured,
         cause,
+        possible,
         explanation,
         notes,
         is_missing: false,
@@ -285,7 +297,7 @@ fn right_words(measured: &Measured) -> String {
     format!("error {:.2e}, {:.2} times that of the definition in this type", measured.error, measured.ratio())
 }
 
-fn wrong_words(measured: &Measured) -> String {
+pub(super) fn wrong_words(measured: &Measured) -> String {
     let [batch, head, row, column] = measured.place;
     let place = match measured.array {
         "lse" => format!("batch {batch}, head {head}, row {column}"),
@@ -302,22 +314,17 @@ fn shown(number: f64) -> String {
     }
 }
 
-/// Why arrays are wrong, if any known cause explains them.
-fn cause_of(
+/// Why arrays are wrong that no suspect gives.
+fn unlisted_cause(
     case: &Case,
     trial: &Trial,
     arrays: &[(&'static str, AnswerArray)],
-    seen: &[Seen<'_>],
     wrong: &[Seen<'_>],
-    names: Option<&BTreeSet<String>>,
 ) -> Option<Cause> {
     let narrow = arrays.iter().find(|(name, array)| {
         wrong.iter().any(|wrong| wrong.name == *name) && roundoff(array.storage) > roundoff(case.storage)
     });
     let sees = &trial.yardstick.sees;
-    if let Some(cause) = explain(case, &trial.behaviour, seen, sees, names) {
-        return Some(cause);
-    }
     if let [Seen { name: "lse", found, bound, .. }] = wrong
         && let Some(cause) = explain_offset(found, &trial.yardstick.values.log_sum_exp, sees, *bound)
     {

@@ -8,6 +8,9 @@ use super::case::{Case, MaskForm};
 use crate::attention::Alignment;
 use crate::diagnosis::matrix::Storage;
 
+/// How the words of weights in too narrow a type begin.
+pub(super) const WEIGHTS_ROUNDED: &str = "the weights are rounded to";
+
 /// What is wrong with an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cause {
@@ -55,6 +58,12 @@ pub fn suspects(case: &Case, right: &Behaviour) -> Vec<Suspect> {
     positions(case, &mut list);
     forms(case, &mut list);
     structure(case, &mut list);
+    for storage in [Storage::F32, Storage::F16, Storage::Bf16] {
+        if storage.unit_roundoff() > case.storage.unit_roundoff() {
+            let words = format!("{WEIGHTS_ROUNDED} {} before they multiply V", storage.name());
+            list.add("precision", words, |behaviour| behaviour.weights = Some(storage));
+        }
+    }
     list.suspects
 }
 
@@ -220,16 +229,14 @@ fn forms(case: &Case, list: &mut List<'_>) {
         alibi("the slopes of the heads are in reverse order", AlibiUse::HeadsReversed);
         alibi("the penalty is scaled with the logits: it was added before the scale", AlibiUse::Scaled);
     }
-    for step in [Storage::F16, Storage::F32, Storage::F64] {
-        // exp overflows in the type it is computed in.
-        if step == Storage::F16 || step == Arithmetic::of(case.storage).step {
-            for maximum in [Maximum::Kept, Maximum::KeptGuarded] {
-                let words =
-                    format!("the row's maximum is not taken off before exp, which overflows in {}", step.name());
-                list.add("maximum", words, |behaviour| behaviour.maximum = maximum);
-                if let Some(last) = list.suspects.last_mut() {
-                    last.arithmetic = Arithmetic { step, stored: case.storage };
-                }
+    // exp overflows in the type it is computed in. Its own type first: where that gives no numbers, f16 gives none either.
+    let own = Arithmetic::of(case.storage).step;
+    for step in [own, Storage::F16] {
+        for maximum in [Maximum::Kept, Maximum::KeptGuarded] {
+            let words = format!("the row's maximum is not taken off before exp, which overflows in {}", step.name());
+            list.add("maximum", words, |behaviour| behaviour.maximum = maximum);
+            if let Some(last) = list.suspects.last_mut() {
+                last.arithmetic = Arithmetic { step, stored: case.storage };
             }
         }
     }

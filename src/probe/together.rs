@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::answer::Answer;
 use super::case::{Capability, Case};
-use super::judge::{CaseJudgement, Measured, Verdict};
-use super::suspects::Cause;
+use super::fault::LARGE_ERRORS;
+use super::judge::{CaseJudgement, Measured, Verdict, wrong_words};
+use super::suspects::{Cause, WEIGHTS_ROUNDED};
 
 /// Cases that must give the same bits as another.
 pub(super) fn repetitions(cases: &[Case], answers: &[Answer], judgements: &mut [CaseJudgement]) {
@@ -43,6 +44,39 @@ pub(super) fn repetitions(cases: &[Case], answers: &[Answer], judgements: &mut [
     }
 }
 
+/// Chooses the cause of answers without one finite number, which any cause that gives none would explain: one that another case proves by its
+/// numbers, else the one that explains most of them. Where one of them has no possible cause, the implementation gives no numbers whatever
+/// it is asked, and causes that need large logits are not proved.
+pub(super) fn answers_without_numbers(judgements: &mut [CaseJudgement]) {
+    let wrong = |judgement: &&CaseJudgement| judgement.verdict == Verdict::Wrong;
+    let always =
+        judgements.iter().filter(wrong).any(|judgement| judgement.possible.as_ref().is_some_and(Vec::is_empty));
+    let mut support: BTreeMap<String, (bool, usize)> = BTreeMap::new();
+    for judgement in judgements.iter().filter(wrong) {
+        match (&judgement.possible, &judgement.cause) {
+            (Some(possible), _) => {
+                possible.iter().for_each(|cause| support.entry(cause.name.clone()).or_default().1 += 1);
+            }
+            (None, Some(cause)) => support.entry(cause.name.clone()).or_default().0 = true,
+            (None, None) => {}
+        }
+    }
+    let known = |cause: &Cause| support.get(&cause.name).copied().unwrap_or_default();
+    for judgement in judgements.iter_mut().filter(|judgement| judgement.verdict == Verdict::Wrong) {
+        let Some(possible) = &judgement.possible else { continue };
+        // Of equals the first of the list.
+        let chosen = possible.iter().rev().max_by_key(|cause| known(cause));
+        let chosen = match chosen {
+            Some(cause) if !always || known(cause).0 => cause.clone(),
+            Some(_) => Cause::new("not-finite", "not told from this case; other cases give no numbers either"),
+            None => continue,
+        };
+        let place = judgement.measured.as_ref().map_or(String::new(), wrong_words);
+        judgement.explanation = format!("{}; {place}", chosen.words);
+        judgement.cause = Some(chosen);
+    }
+}
+
 /// Causes that only the comparison of cases shows.
 pub(super) fn differences(judgements: &mut [CaseJudgement]) {
     let verdict = |judgements: &[CaseJudgement], name: &str| {
@@ -63,6 +97,32 @@ pub(super) fn differences(judgements: &mut [CaseJudgement]) {
     if shaky {
         // Numbers that change from call to call look like coarse rounding in each case alone.
         known.insert("nondeterministic".to_string(), usize::MAX);
+    }
+    // Where a weight lies next to the middle between two numbers of the narrow type, its rounding cannot be foretold.
+    let of_precision = |judgement: &CaseJudgement, start: &str| {
+        judgement.cause.as_ref().is_some_and(|cause| cause.name == "precision" && cause.words.starts_with(start))
+    };
+    let proved = judgements.iter().find(|judgement| of_precision(judgement, WEIGHTS_ROUNDED));
+    if let Some(cause) = proved.and_then(|judgement| judgement.cause.clone()) {
+        let vague = |judgement: &&mut CaseJudgement| of_precision(judgement, LARGE_ERRORS);
+        for judgement in judgements.iter_mut().filter(vague) {
+            let words = format!("not told from this case; in other cases {}", cause.words);
+            let place = judgement.measured.as_ref().map_or(String::new(), wrong_words);
+            judgement.explanation = format!("{words}; {place}");
+            judgement.cause = Some(Cause::new("precision", words));
+        }
+    }
+    let differs = judgements.iter().any(|judgement| judgement.verdict == Verdict::Nondeterministic);
+    if differs && !shaky {
+        // Noise within the bound of one type is beyond that of a wider one, and there as large as rounding to the narrower.
+        let vague = |judgement: &&mut CaseJudgement| of_precision(judgement, LARGE_ERRORS);
+        for judgement in judgements.iter_mut().filter(vague) {
+            if let Some(cause) = &mut judgement.cause {
+                let place = judgement.measured.as_ref().map_or(String::new(), wrong_words);
+                cause.words.push_str(", or noise: a case that is asked twice gives other bits each time");
+                judgement.explanation = format!("{}; {place}", cause.words);
+            }
+        }
     }
     let most = known.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name);
     for judgement in judgements.iter_mut() {

@@ -8,7 +8,7 @@ pub fn words(text: &str) -> Option<Vec<String>> {
     (json::invocation(&words) == text).then_some(words)
 }
 
-/// How `found` differs from `expected`, both as [`json::invocation`] writes them: another subcommand, or the first option that differs.
+/// How `found`, which a file says, differs from `expected`, both as [`json::invocation`] writes them: another subcommand, or the first option that differs.
 pub fn difference(found: &str, expected: &str) -> String {
     let (Some(found_words), Some(expected_words)) = (words(found), words(expected)) else {
         return format!("its invocation is '{found}', not '{expected}'");
@@ -31,7 +31,7 @@ pub fn difference(found: &str, expected: &str) -> String {
     }
     let missing = expected.iter().find(|option| !found.iter().any(|other| same_name(other, option)));
     match missing {
-        Some(option) => format!("other parameters: {} is not given", shown(option)),
+        Some(option) => format!("other parameters: the file was made without {}, not with it", shown(option)),
         None => "other parameters: the options stand in another order".to_string(),
     }
 }
@@ -80,7 +80,7 @@ mod tests {
             ("attn mask --dk 3 --seed 1", "attn mask --dk 5 --seed 2", "other parameters: --dk 3, not --dk 5"),
             ("attn mask --mean=-1", "attn mask --mean 1", "other parameters: --mean -1, not --mean 1"),
             ("attn mask --by-row", "attn mask", "other parameters: --by-row, which is not given here"),
-            ("attn mask", "attn mask --seed 3", "other parameters: --seed 3 is not given"),
+            ("attn mask", "attn mask --seed 3", "other parameters: the file was made without --seed 3, not with it"),
         ] {
             assert_eq!(difference(found, expected), difference_expected);
         }

@@ -150,6 +150,15 @@ fn files_that_make_up_no_run_are_refused_with_the_reason() {
     write("hole.csv", &[&second[..3], &second[4..]].concat().concat());
     write("damaged.csv", &second.concat().replacen(",f64,", ",f46,", 1));
     write("number.csv", &second.concat().replacen(second[1].split(',').nth(14).expect("a value"), "1.2.3", 1));
+    for (name, value) in [("not-a-number.csv", "NaN"), ("infinite.csv", "-inf"), ("too-large.csv", "1e999")] {
+        write(name, &second.concat().replacen(second[2].split(',').nth(14).expect("a value"), value, 1));
+    }
+    // Cut within the invocation, which is the last field: `--trials 12"` becomes `--trials 1`.
+    let cut_option =
+        |text: String| text.strip_suffix("--trials 12\"\n").expect("the last option").to_string() + "--trials 1";
+    write("one-row.csv", &cut_option(second[..2].concat()));
+    write("cut-option.csv", &cut_option(second.concat()));
+    write("without.csv", &second.concat().replace(" --dk 3,5", ""));
     write("older.csv", &second.concat().replace(concat!("variance,", env!("CARGO_PKG_VERSION")), "variance,0.0.1"));
     write("hostile.csv", &second.concat().replace("attn variance", "attn variance -o stolen.csv"));
     write("other.csv", &second.concat().replace("attn variance", "attn merge"));
@@ -185,6 +194,16 @@ fn files_that_make_up_no_run_are_refused_with_the_reason() {
         ("s1.csv hole.csv s3.csv", &["hole.csv: line 4: trial 7 of 12 stands where trial 6 of 12 should"]),
         ("s1.csv damaged.csv s3.csv", &["damaged.csv: line 2: precision is 'f46', not 'f64'"]),
         ("s1.csv number.csv s3.csv", &["number.csv: line 2: q_mean is '1.2.3'"]),
+        ("s1.csv not-a-number.csv s3.csv", &["not-a-number.csv: line 3: q_mean is 'NaN'"]),
+        ("s1.csv infinite.csv s3.csv", &["infinite.csv: line 3: q_mean is '-inf'"]),
+        ("s1.csv too-large.csv s3.csv", &["too-large.csv: line 3: q_mean is '1e999'"]),
+        ("one-row.csv s2.csv s3.csv", &["one-row.csv: truncated: its last line has no end"]),
+        ("s1.csv cut-option.csv s3.csv", &["cut-option.csv: truncated: its last line has no end"]),
+        ("s1.csv without.csv s3.csv", &["without.csv: other parameters: the file was made without --dk 3,5, not with"]),
+        ("s1.csv s2.csv s3.csv -o s1.csv", &["--output s1.csv: is one of the files that are merged"]),
+        ("s1.csv s2.csv s3.csv -o ./folder/../s2.csv", &["--output ./folder/../s2.csv: is one of the files"]),
+        ("s1.csv s2.csv s3.csv -o - --per-trial s3.csv", &["--per-trial s3.csv: is one of the files"]),
+        ("s1.csv s2.csv s3.csv --plot copy.csv copy.csv", &["--plot copy.csv: is one of the files"]),
         ("s1.csv older.csv s3.csv", &["older.csv: is of version 0.0.1, this is"]),
         ("s1.csv dk.csv s3.csv", &["dk.csv: other parameters: --dk 3,7, not --dk 3,5 (as in s1.csv)"]),
         ("s1.csv seed.csv s3.csv", &["seed.csv: other parameters: --seed 3, which is not given"]),

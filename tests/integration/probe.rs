@@ -306,13 +306,44 @@ done
         let folder = new_probe("--only causal");
         let words = ["probe", "run", "p", "--format", "csv", "--", "sh", "-c", "echo start >> p/starts; exit 7"];
         let run = attn_words(folder.path(), &words);
-        assert_eq!(run.code, Some(1));
+        // Not one answer: as where the command does nothing.
+        assert_eq!(run.code, Some(3));
         assert_eq!(text(folder.path(), "p/starts").lines().count(), 3);
         assert!(
             records(&run.stdout).iter().filter(|row| !row["case"].is_empty()).all(|row| row["verdict"] == "failed")
         );
         let run = attn_words(folder.path(), &["probe", "run", "p", "--", "./no-such-program"]);
         assert_eq!((run.code, run.stderr.lines().count()), (Some(2), 1), "{}", run.stderr);
+    }
+
+    #[test]
+    fn a_command_that_ends_by_itself_too_early_is_said_so() {
+        let folder = new_probe("--only explicit-scale");
+        let probe = folder.path().join("p");
+        answer_with(&probe, |_, _| {});
+        fs::rename(probe.join("out"), probe.join("cases/ready")).expect("same disk");
+        let cases = Manifest::read(&probe).expect("own").cases;
+        assert!(cases.len() >= 3, "a first, a second, and those after");
+        let answered = &cases[1].name;
+        let script = format!("cp \"$1/cases/ready/{answered}.safetensors\" \"$2\"");
+        let run =
+            attn_words(folder.path(), &["probe", "run", "p", "--format", "csv", "--", "sh", "-c", &script, "adapter"]);
+        let rows = records(&run.stdout);
+        assert_eq!(run.code, Some(1), "{}", run.stdout);
+        let words = |index: usize| case_row(&rows, &cases[index].name)["explanation"].clone();
+        assert_eq!(case_row(&rows, answered)["verdict"], "right");
+        assert_eq!(words(0), "no answer: the command left this case out, and ended with exit code 0");
+        assert_eq!(words(2), "no answer: the command ended with exit code 0 before this case");
+        // Nothing at all, whatever the exit code.
+        for command in ["true", "false"] {
+            let run = attn_words(folder.path(), &["probe", "run", "p", "--format", "table", "--", command]);
+            assert_eq!(run.code, Some(3), "{}", run.stdout);
+            assert!(run.stdout.contains("no case was answered: nothing is decided"), "{}", run.stdout);
+            assert!(run.stdout.contains("ended with exit "), "{}", run.stdout);
+        }
+        let run = attn_words(folder.path(), &["probe", "run", "p", "--format", "csv", "--", "test", "-e", "{case}"]);
+        assert_eq!(run.code, Some(3), "{}", run.stdout);
+        assert!(run.stdout.contains("no answer: the command ended with exit code 0 and wrote none"), "{}", run.stdout);
     }
 
     #[test]

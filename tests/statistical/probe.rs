@@ -49,7 +49,7 @@ fn no_sound_implementation_is_called_wrong_in_any_type() {
 
 #[test]
 fn every_fault_is_named() {
-    let faults: [(Fault, &str, Capability); 24] = [
+    let faults: [(Fault, &str, Capability); 26] = [
         (Fault::ScaleWidth, "scale", Capability::DefaultScale),
         (Fault::NoScale, "scale", Capability::DefaultScale),
         (Fault::ScaleModelWidth, "scale", Capability::DefaultScale),
@@ -74,6 +74,8 @@ fn every_fault_is_named() {
         (Fault::HalfSums, "precision", Capability::LongRows),
         (Fault::Dropout, "dropout", Capability::DropoutOff),
         (Fault::Nondeterminism, "nondeterministic", Capability::Determinism),
+        (Fault::BfloatWeights, "precision", Capability::F32),
+        (Fault::Noise, "nondeterministic", Capability::Determinism),
     ];
     for seed in 0..if cfg!(debug_assertions) { 1 } else { 5 } {
         for (fault, name, capability) in faults {
@@ -107,4 +109,54 @@ fn a_fault_is_called_wrong_where_it_shows_and_nowhere_else() {
             assert_eq!(judgement.verdict, expected, "{fault:?}: {judgement:?}");
         }
     }
+}
+
+#[test]
+fn answers_that_are_no_numbers_everywhere_prove_no_cause() {
+    let chosen = [Capability::F32, Capability::F64, Capability::F16, Capability::HugeLogits, Capability::BooleanMask];
+    let judgements = judged(&cases(3, &chosen), Fault::NotANumber);
+    for judgement in &judgements {
+        assert_eq!(judgement.verdict, Verdict::Wrong);
+        let name = judgement.cause.as_ref().map(|cause| cause.name.as_str());
+        assert_eq!(name, Some("not-finite"), "{judgement:?}");
+    }
+    // The same answers to huge logits alone are those of a missing maximum, in the type that overflows first.
+    let huge = cases(3, &[Capability::F32, Capability::F64, Capability::HugeLogits]);
+    for (judgement, case) in judged(&huge, Fault::NoMaximum).iter().zip(&huge) {
+        let Some(cause) = &judgement.cause else { continue };
+        let own = if case.storage.name() == "f64" { "f64" } else { "f32" };
+        assert!(cause.words.ends_with(&format!("overflows in {own}")), "{}: {}", case.name, cause.words);
+    }
+}
+
+#[test]
+fn weights_that_go_through_bf16_are_said_to() {
+    for seed in 0..5 {
+        let judgements = judged(&cases(seed, &[Capability::F32]), Fault::BfloatWeights);
+        let words =
+            |judgement: &CaseJudgement| judgement.cause.as_ref().map_or(String::new(), |cause| cause.words.clone());
+        assert!(judgements.iter().all(|judgement| judgement.verdict == Verdict::Wrong), "{judgements:#?}");
+        let proved =
+            judgements.iter().filter(|judgement| words(judgement).starts_with("the weights are rounded to bf16"));
+        assert!(proved.count() >= 1, "seed {seed}: {judgements:#?}");
+        assert!(
+            judgements.iter().all(|judgement| words(judgement).contains("weights are rounded to bf16")),
+            "seed {seed}: {judgements:#?}"
+        );
+    }
+}
+
+#[test]
+fn noise_from_call_to_call_is_named_beside_the_rounding_it_looks_like() {
+    // f64 holds noise of 3e-8 as errors of the size of f32's; the repeated cases show what it is.
+    let judgements = judged(&cases(5, &[Capability::F64, Capability::Determinism]), Fault::Noise);
+    let f64: Vec<_> = judgements.iter().filter(|judgement| judgement.capability == Capability::F64).collect();
+    assert!(f64.len() >= 3);
+    for judgement in f64 {
+        assert_eq!(judgement.verdict, Verdict::Wrong);
+        assert!(judgement.explanation.contains("other bits each time"), "{judgement:?}");
+    }
+    let again: Vec<_> = judgements.iter().filter(|judgement| judgement.name.ends_with("f32-again")).collect();
+    assert!(again.iter().all(|judgement| judgement.verdict == Verdict::Nondeterministic), "{again:?}");
+    assert_eq!(again.len(), 1);
 }

@@ -58,6 +58,12 @@ pub enum Fault {
     AlibiIgnored,
     /// The scale that is asked for is not used.
     ScaleIgnored,
+    /// Weights go through bf16.
+    BfloatWeights,
+    /// Noise of 3e-8 on every number, other noise in each call.
+    Noise,
+    /// Every number is NaN.
+    NotANumber,
 }
 
 /// Rounds to the type that the kernel computes in.
@@ -198,6 +204,19 @@ impl<R: Fn(f64) -> f64> Kernel<'_, R> {
     fn row(&self, logits: &[f64], place: (usize, usize), seed: &mut u64) -> (Vec<f64>, f64) {
         let (r, inputs) = (&self.r, &self.case.inputs);
         let width = inputs.values.shape[3];
+        if self.fault == Fault::BfloatWeights {
+            // Not online: the weights are whole before they are rounded.
+            let highest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = logits.iter().map(|logit| r(r(logit - highest).exp2())).collect();
+            let total = weights.iter().fold(0.0, |sum, weight| r(sum + weight));
+            let mut sums = vec![0.0; width];
+            for (key, weight) in weights.iter().enumerate() {
+                let weight = Storage::Bf16.round(r(weight / total));
+                let values = inputs.values.row(place.0, place.1, key);
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = r(*sum + r(weight * value)));
+            }
+            return (sums.into_iter().map(|sum| self.case.storage.round(sum)).collect(), r(highest + r(total.log2())));
+        }
         let (mut maximum, mut total, mut sums) = (f64::NEG_INFINITY, 0.0, vec![0.0; width]);
         let block = if self.fault == Fault::Nondeterminism { 3 + (random(seed) * 9.0) as usize } else { 16 };
         for (index, part) in logits.chunks(block).enumerate() {
@@ -256,11 +275,18 @@ impl<R: Fn(f64) -> f64> Kernel<'_, R> {
                 }
             }
         }
+        let storage = self.case.storage;
+        for number in output.numbers.iter_mut() {
+            match self.fault {
+                Fault::Noise => *number = storage.round(*number + 3e-8 * (2.0 * random(&mut seed) - 1.0)),
+                Fault::NotANumber => *number = f64::NAN,
+                _ => {}
+            }
+        }
         let gradients = inputs.output_gradient.as_ref().map(|upstream| self.gradients(&output, upstream));
         if self.fault == Fault::MergeWithoutTranspose {
             output = merged(&output);
         }
-        let storage = self.case.storage;
         let wide = if storage == Storage::F64 { Storage::F64 } else { Storage::F32 };
         let mut arrays = vec![("o", AnswerArray { storage, block: output })];
         arrays.push(("lse", AnswerArray { storage: wide, block: log_sums }));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::process::Completion;
 use super::{ExitStatus, config};
 use crate::cli::probe::{JudgeArguments, ReportArguments};
 use crate::experiment::progress::Progress;
@@ -60,11 +61,17 @@ impl Target {
 pub(super) fn run(typed: &JudgeArguments, invocation: &str) -> Result<ExitStatus> {
     let folder = Path::new(&typed.folder);
     let manifest = Manifest::read(folder)?;
-    deliver(folder, &manifest, Target::open(&typed.report)?, invocation)
+    deliver(folder, &manifest, Target::open(&typed.report)?, invocation, Completion::AllAnswered)
 }
 
-/// Judges and delivers.
-pub(super) fn deliver(folder: &Path, manifest: &Manifest, target: Target, invocation: &str) -> Result<ExitStatus> {
+/// Judges and delivers; `completion` says why cases have no answer.
+pub(super) fn deliver(
+    folder: &Path,
+    manifest: &Manifest,
+    target: Target,
+    invocation: &str,
+    completion: Completion,
+) -> Result<ExitStatus> {
     if manifest.cases.is_empty() {
         bail!("{}: the manifest has no cases", folder.display());
     }
@@ -73,18 +80,32 @@ pub(super) fn deliver(folder: &Path, manifest: &Manifest, target: Target, invoca
         .map(|(line, case)| answer::read(folder, line, &case.inputs.shape()))
         .collect();
     let progress = Progress::new(cases.len() as f64, target.quiet);
-    let judgements = judge(&cases, &answers, &|| progress.advance(1.0));
+    let mut judgements = judge(&cases, &answers, &|| progress.advance(1.0));
     progress.finish();
+    let last = judgements.iter().rposition(|judgement| !judgement.is_missing);
+    for (index, judgement) in judgements.iter_mut().enumerate().filter(|(_, judgement)| judgement.is_missing) {
+        judgement.explanation = completion.reason(last.is_none_or(|last| index > last)).to_string();
+    }
     let capabilities = by_capability(&judgements);
+    // An answer that cannot be read is one; the reason that stands in place of one is not.
+    let is_answered = manifest.cases.iter().zip(&judgements).any(|(line, judgement)| {
+        let is_broken =
+            || judgement.verdict == Verdict::Failed && answer::path_of(folder, line, "safetensors").exists();
+        judgement.measured.is_some() || is_broken()
+    });
+    let mut remarks = remarks(folder, manifest);
+    if !is_answered {
+        remarks.push("no case was answered: nothing is decided".to_string());
+    }
     let run = Run {
         command: "probe".to_string(),
         invocation: invocation.to_string(),
         version: env!("CARGO_PKG_VERSION").to_string(),
         seed: Some(manifest.seed),
-        remarks: remarks(folder, manifest),
+        remarks,
     };
     target.deliver(&run, &rows(&capabilities, &judgements))?;
-    Ok(status(&judgements))
+    Ok(if is_answered { status(&judgements) } else { ExitStatus::Undecided })
 }
 
 fn remarks(folder: &Path, manifest: &Manifest) -> Vec<String> {
@@ -100,18 +121,12 @@ fn remarks(folder: &Path, manifest: &Manifest) -> Vec<String> {
     remarks
 }
 
-/// 1 for anything wrong, 3 where there is not one answer to judge.
+/// 1 for anything wrong.
 fn status(judgements: &[CaseJudgement]) -> ExitStatus {
-    let answered = judgements.iter().any(|judgement| judgement.measured.is_some());
-    let failed = judgements.iter().any(|judgement| judgement.verdict == Verdict::Failed && !judgement.is_missing);
     let wrong = judgements
         .iter()
         .any(|judgement| matches!(judgement.verdict, Verdict::Wrong | Verdict::Failed | Verdict::Nondeterministic));
-    match () {
-        () if !answered && !failed => ExitStatus::Undecided,
-        () if wrong => ExitStatus::Rejected,
-        () => ExitStatus::Upheld,
-    }
+    if wrong { ExitStatus::Rejected } else { ExitStatus::Upheld }
 }
 
 /// A row for each capability, followed by those of its cases.

@@ -35,6 +35,29 @@ pub(super) struct Adapter {
     pub patience: Duration,
 }
 
+/// What a command left when it was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Completion {
+    /// Every case has an answer or a reason.
+    AllAnswered,
+    /// It ended with exit code 0 while cases had no answer.
+    EndedEarly,
+    /// Started for each case, it ended with exit code 0 and left no answer to some.
+    NoOutput,
+}
+
+impl Completion {
+    /// Why a case has no answer; `is_last` if no case after it has one.
+    pub(super) fn reason(self, is_last: bool) -> &'static str {
+        match (self, is_last) {
+            (Self::EndedEarly, true) => "no answer: the command ended with exit code 0 before this case",
+            (Self::EndedEarly, false) => "no answer: the command left this case out, and ended with exit code 0",
+            (Self::NoOutput, _) => "no answer: the command ended with exit code 0 and wrote none",
+            (Self::AllAnswered, _) => "no answer",
+        }
+    }
+}
+
 /// How a started command ended.
 enum Ended {
     /// By itself.
@@ -44,11 +67,12 @@ enum Ended {
 }
 
 impl Adapter {
-    /// Has the command answer every case of the probe in `folder` that has no answer yet; `progress` hears of each answer.
+    /// Has the command answer every case of the probe in `folder` that has no answer yet; `progress` hears of each answer. Returns how it
+    /// ended.
     ///
     /// # Errors
     /// The command cannot be started, or the folder not be written.
-    pub(super) fn answer(&self, folder: &Path, manifest: &Manifest, progress: &dyn Fn()) -> Result<()> {
+    pub(super) fn answer(&self, folder: &Path, manifest: &Manifest, progress: &dyn Fn()) -> Result<Completion> {
         fs::create_dir_all(folder_of(folder)).with_context(|| folder_of(folder).display().to_string())?;
         let single = self.command.iter().any(|word| SINGLE.iter().any(|name| word.contains(name)));
         let mut log = Log::create(folder)?;
@@ -59,7 +83,7 @@ impl Adapter {
         loop {
             let before = unanswered(folder, manifest);
             if before.is_empty() {
-                return Ok(());
+                return Ok(Completion::AllAnswered);
             }
             let command = self.words(&[(WHOLE[0], folder), (WHOLE[1], &folder_of(folder))]);
             let ended = self.watch(
@@ -74,7 +98,9 @@ impl Adapter {
             let after = unanswered(folder, manifest);
             let reason = match ended {
                 // It ended by its own will: what it left out, it left out.
-                Ended::Exited(status) if status.success() => return Ok(()),
+                Ended::Exited(status) if status.success() => {
+                    return Ok(if after.is_empty() { Completion::AllAnswered } else { Completion::EndedEarly });
+                }
                 Ended::Exited(status) => format!("the command ended with {}{}", words(status), log.last_line()),
                 Ended::TimedOut => self.timed_out(),
             };
@@ -88,7 +114,7 @@ impl Adapter {
         }
     }
 
-    fn one_by_one(&self, folder: &Path, manifest: &Manifest, log: &mut Log, progress: &dyn Fn()) -> Result<()> {
+    fn one_by_one(&self, folder: &Path, manifest: &Manifest, log: &mut Log, progress: &dyn Fn()) -> Result<Completion> {
         for line in unanswered(folder, manifest) {
             let output = path_of(folder, line, "safetensors");
             let command = self.words(&[
@@ -112,7 +138,8 @@ impl Adapter {
             }
             progress();
         }
-        Ok(())
+        let left = unanswered(folder, manifest);
+        Ok(if left.is_empty() { Completion::AllAnswered } else { Completion::NoOutput })
     }
 
     fn timed_out(&self) -> String {

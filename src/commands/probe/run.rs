@@ -44,8 +44,7 @@ pub(super) fn run(typed: &RunArguments, invocation: &str) -> Result<ExitStatus> 
     let progress = Progress::new(manifest.cases.len() as f64, typed.report.quiet);
     let answered = Adapter { command, patience }.answer(folder, &manifest, &|| progress.advance(1.0));
     progress.finish();
-    answered?;
-    deliver(folder, &manifest, target, invocation)
+    deliver(folder, &manifest, target, invocation, answered?)
 }
 
 /// An adapter as a file for as long as it is needed, also when the run is interrupted.

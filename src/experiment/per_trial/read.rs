@@ -83,16 +83,36 @@ fn reader<R: Read>(source: R) -> Reader<R> {
     csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(source)
 }
 
-/// Whether a file's last line has an end, and its length.
-fn length<R: Read + Seek>(source: &mut R) -> std::io::Result<(u64, bool)> {
-    let length = source.seek(SeekFrom::End(0))?;
-    let mut last = [b'\n'];
-    if length > 0 {
-        source.seek(SeekFrom::Start(length - 1))?;
-        source.read_exact(&mut last)?;
+/// What is said of a file that does not end with a line break.
+pub const TRUNCATED: &str = "truncated: its last line has no end";
+
+/// How a file ends.
+#[derive(Debug, Clone, Copy)]
+pub struct End {
+    length: u64,
+    is_whole: bool,
+}
+
+impl End {
+    /// Looks at the last byte of `source`, and goes back to its beginning.
+    ///
+    /// # Errors
+    /// Those of `source`.
+    pub fn of<R: Read + Seek>(source: &mut R) -> std::io::Result<Self> {
+        let length = source.seek(SeekFrom::End(0))?;
+        let mut last = [b'\n'];
+        if length > 0 {
+            source.seek(SeekFrom::Start(length - 1))?;
+            source.read_exact(&mut last)?;
+        }
+        source.seek(SeekFrom::Start(0))?;
+        Ok(Self { length, is_whole: last == *b"\n" })
     }
-    source.seek(SeekFrom::Start(0))?;
-    Ok((length, last == *b"\n"))
+
+    /// Whether the record that was read up to `position` is the last line and has no end.
+    pub fn cuts(self, position: &Position) -> bool {
+        !self.is_whole && position.byte() == self.length
+    }
 }
 
 /// Reads a whole file: the trials of a run, or of one of its shards.
@@ -100,15 +120,14 @@ fn length<R: Read + Seek>(source: &mut R) -> std::io::Result<(u64, bool)> {
 /// # Errors
 /// The file cannot be read, is of another run, is cut off or damaged.
 pub fn scan<R: Read + Seek>(layout: &Layout, mut source: R) -> Result<Scan, String> {
-    let (_, ended) = length(&mut source).map_err(|error| error.to_string())?;
+    let end = End::of(&mut source).map_err(|error| error.to_string())?;
     let (mut reader, mut record) = (reader(source), ByteRecord::new());
-    check_header(layout, &mut reader)?;
+    check_header(layout, &mut reader, end)?;
     let mut scan = Scan { shard: None, stretches: Vec::new() };
-    let mut next = |record: &mut ByteRecord| reader.read_byte_record(record).map_err(|error| error.to_string());
-    while next(&mut record)? {
+    while reader.read_byte_record(&mut record).map_err(|error| error.to_string())? {
         let position = record.position().cloned().unwrap_or_else(Position::new);
         // What is cut off can look like anything.
-        if !ended && record.len() < layout.header.len() {
+        if end.cuts(reader.position()) {
             break;
         }
         let named = |reason: String| format!("line {}: {reason}", position.line());
@@ -135,7 +154,7 @@ pub fn scan<R: Read + Seek>(layout: &Layout, mut source: R) -> Result<Scan, Stri
             }
         }
     }
-    if ended { Ok(scan) } else { Err("truncated: its last line has no end".to_string()) }
+    if end.is_whole { Ok(scan) } else { Err(TRUNCATED.to_string()) }
 }
 
 /// Reads as much of an interrupted file as is whole: the rows of the run from the first on, `plans` being the trials of every point.
@@ -144,7 +163,7 @@ pub fn scan<R: Read + Seek>(layout: &Layout, mut source: R) -> Result<Scan, Stri
 /// # Errors
 /// The file cannot be read, or is of another run.
 pub fn prefix<R: Read + Seek>(layout: &Layout, plans: &[u64], mut source: R) -> Result<Prefix, String> {
-    let (length, ended) = length(&mut source).map_err(|error| error.to_string())?;
+    let file_end = End::of(&mut source).map_err(|error| error.to_string())?;
     let mut prefix = Prefix { stretches: Vec::new(), bytes: 0, whole: false };
     let mut start = Vec::new();
     let header = written_header(layout);
@@ -154,13 +173,13 @@ pub fn prefix<R: Read + Seek>(layout: &Layout, plans: &[u64], mut source: R) -> 
     }
     source.seek(SeekFrom::Start(0)).map_err(|error| error.to_string())?;
     let (mut reader, mut record) = (reader(source), ByteRecord::new());
-    check_header(layout, &mut reader)?;
+    check_header(layout, &mut reader, file_end)?;
     prefix.bytes = header.len() as u64;
     for (point, &plan) in plans.iter().enumerate() {
         for trial in layout.trials(plan) {
             let more = reader.read_byte_record(&mut record).map_err(|error| error.to_string())?;
             let end = reader.position().byte();
-            if !more || (end == length && !ended) {
+            if !more || file_end.cuts(reader.position()) {
                 return Ok(prefix);
             }
             let is_next = layout.locate(&record, point).and_then(|found| {
@@ -192,7 +211,7 @@ pub fn prefix<R: Read + Seek>(layout: &Layout, plans: &[u64], mut source: R) -> 
             }
         }
     }
-    prefix.whole = prefix.bytes == length;
+    prefix.whole = prefix.bytes == file_end.length;
     Ok(prefix)
 }
 
@@ -232,7 +251,7 @@ fn written_header(layout: &Layout) -> Vec<u8> {
 }
 
 /// Compares the header; where it differs the first row says why.
-fn check_header<R: Read>(layout: &Layout, reader: &mut Reader<R>) -> Result<(), String> {
+fn check_header<R: Read>(layout: &Layout, reader: &mut Reader<R>, end: End) -> Result<(), String> {
     let mut header = ByteRecord::new();
     reader.read_byte_record(&mut header).map_err(|error| error.to_string())?;
     if header.iter().eq(layout.header.iter().map(String::as_bytes)) {
@@ -241,7 +260,8 @@ fn check_header<R: Read>(layout: &Layout, reader: &mut Reader<R>) -> Result<(), 
     let mut row = ByteRecord::new();
     let of_run =
         header.iter().next() == Some(FIRST[0].as_bytes()) && header.iter().next_back() == Some(LAST[2].as_bytes());
-    if of_run && reader.read_byte_record(&mut row).is_ok_and(|more| more) && row.len() == header.len() {
+    let is_read = of_run && reader.read_byte_record(&mut row).is_ok_and(|more| more);
+    if is_read && row.len() == header.len() && !end.cuts(reader.position()) {
         layout.check_invocation(&row)?;
     }
     Err(if of_run { "its columns are those of another run" } else { "is no per-trial file" }.to_string())
@@ -301,7 +321,9 @@ impl Layout {
             if field.is_empty() {
                 return Ok(f64::NAN);
             }
+            // What is infinite or no number is written as an empty field.
             let number = std::str::from_utf8(field).ok().and_then(|text| text.parse().ok());
+            let number = number.filter(|number: &f64| number.is_finite());
             number
                 .ok_or_else(|| format!("{} is '{}'", self.header[FIRST.len() + column], String::from_utf8_lossy(field)))
         };
