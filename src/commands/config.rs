@@ -178,7 +178,7 @@ impl Targets {
 }
 
 /// The file that a path means, whatever links and dots lead to it; a file that is not there yet by its folder.
-fn file_meant(path: &Path) -> PathBuf {
+pub(super) fn file_meant(path: &Path) -> PathBuf {
     let in_its_folder = || {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Some(folder.canonicalize().ok()?.join(path.file_name()?))

@@ -16,6 +16,7 @@ use super::output_search::{explain_output, recover_weights};
 use super::progress::Steps;
 use super::summary::{HeadSummary, findings as summary_findings, summarise};
 use super::survey::{RowFacts, row_sums, survey, survey_of_model};
+use super::variants::variants;
 
 /// Cells per head whose sums over batch and heads are taken.
 const AXIS_CELLS: usize = 4096;
@@ -146,7 +147,9 @@ pub fn audit_with(
     let (batches, heads) = (source.batches(), sizes.heads);
     contract_model(contract, &sizes, 0, false)?;
     let mut first = Some(source.head(0, 0)?);
-    let axis = first.as_ref().map(|first| axis_sums(source, first)).transpose()?.flatten();
+    // Dropped weights sum to nothing in particular along any axis.
+    let is_dropped = contract.dropout.is_some_and(|p| p > 0.0);
+    let axis = first.as_ref().filter(|_| !is_dropped).map(|first| axis_sums(source, first)).transpose()?.flatten();
     let mut findings = match &axis {
         Some((sums, roundoff)) => axis_findings(sums, batches, heads, *roundoff),
         None => Vec::new(),
@@ -251,18 +254,38 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The findings of one head, and its summary.
+    /// The findings of one head, and its summary. Where the contract does not hold and something was not declared, what may be meant is
+    /// tried whole: if with it nothing is left, that it was not declared is the only finding.
     fn head(&mut self, head: &Head, model: &Model) -> (Vec<Finding>, HeadSummary) {
+        let judged = self.judge(head, self.contract, model, Told::Yes);
+        if judged.follows != Some(false) || self.explained_elsewhere {
+            return (judged.findings, judged.summary);
+        }
+        for variant in variants(head, self.contract) {
+            let mut other = self.judge(&variant.head, &variant.contract, model, Told::No);
+            if other.follows == Some(true) {
+                other.findings.extend(variant.findings);
+                return (other.findings, other.summary);
+            }
+        }
+        (judged.findings, judged.summary)
+    }
+
+    fn judge(&mut self, head: &Head, contract: &Contract, model: &Model, told: Told) -> Judged {
         let recovered = if head.weights.is_none() { recover_weights(head) } else { None };
         let floor = recovered.as_ref().map(|(_, floor)| *floor);
         let with_weights = recovered.map(|(weights, _)| Head { weights: Some(weights), ..head.clone() });
         let seen = with_weights.as_ref().unwrap_or(head);
-        let mut evidence = Evidence::new(seen, self.contract, self.most_cells);
+        let mut evidence = Evidence::new(seen, contract, self.most_cells);
         if let Some(floor) = floor {
             evidence.precisions.floor = floor;
             evidence.precisions.smallest = 64.0 * floor;
         }
-        let facts = seen.weights.as_ref().map(|_| survey(&evidence, model, &|| self.steps.row()));
+        let step = || match told {
+            Told::Yes => self.steps.row(),
+            Told::No => {}
+        };
+        let facts = seen.weights.as_ref().map(|_| survey(&evidence, model, &step));
         let sums = facts.as_deref().map(WeightSums::of);
         let explanation = match &facts {
             Some(facts) if !self.explained_elsewhere => {
@@ -271,10 +294,19 @@ impl Work<'_> {
                 Some(explain(&evidence, model, misfit, sums.as_ref()))
             }
             Some(_) => None,
-            None => explain_output(&evidence, model, &likely_scales(&self.sizes)),
+            None => {
+                let found = explain_output(&evidence, model, &likely_scales(&self.sizes), self.sizes.heads);
+                // After dropout only that nothing was dropped can be told from the output.
+                found.filter(|found| evidence.dropout.is_none() || found.contract_misfit.fits())
+            }
         };
+        // Weights that are recovered from an output are near 0 and not 0 where they were dropped.
+        let explanation = explanation.filter(|found| {
+            let unknown = floor.is_some() && evidence.dropout.is_some();
+            !unknown || found.misfit.fits()
+        });
         let context = HeadContext {
-            contract: self.contract,
+            contract,
             sizes: self.sizes,
             head: seen,
             evidence: &evidence,
@@ -285,11 +317,15 @@ impl Work<'_> {
             explained_elsewhere: self.explained_elsewhere,
         };
         let findings = head_findings(&context);
+        let follows = explanation.as_ref().map(|found| {
+            found.contract_misfit.fits() && found.causes.is_empty()
+                || evidence.dropout.is_some() && matches!(found.causes[..], [Cause::Dropout { .. }])
+        });
         let scaled = explanation.as_ref().filter(|found| found.causes.contains(&Cause::Scale));
         let shown = scaled.map_or(model, |found| &found.model);
         let control = self.control(&evidence, model.scale);
         let facts = facts.unwrap_or_else(|| survey_of_model(&evidence, shown));
-        (findings, summarise(&evidence, shown, &facts, control))
+        Judged { findings, summary: summarise(&evidence, shown, &facts, control), follows }
     }
 
     /// The control at the head's visible keys and scale, computed once for all heads that are alike.
@@ -302,6 +338,21 @@ impl Work<'_> {
         self.controls.push((counts, scale, control));
         control
     }
+}
+
+/// Whether rows that are surveyed count as progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Yes,
+    No,
+}
+
+/// One head under one contract.
+struct Judged {
+    findings: Vec<Finding>,
+    summary: HeadSummary,
+    /// Whether weights or output are the contract's; `None` if there are none.
+    follows: Option<bool>,
 }
 
 /// Rows that a fit must not miss: the first and the last that leave the contract, and the one farthest from it.

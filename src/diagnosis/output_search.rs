@@ -3,8 +3,9 @@
 use nalgebra::DMatrix;
 
 use super::checks::{Against, compare_output};
+use super::contract::alibi_slope;
 use super::evidence::{Columns, Evidence};
-use super::explain::{Cause, Explanation, Support};
+use super::explain::{Cause, Explanation, LIKELY_CAPS, Support};
 use super::mask_pattern::{Placement, Shape};
 use super::matrix::{Head, Matrix, Numbers, Storage};
 use super::model::{Cap, Hidden, MaskUse, Misfit, Model};
@@ -15,6 +16,9 @@ use crate::attention::{Mask, VisibleKeys};
 
 /// Rows on which models are tried before the whole is compared.
 const ROWS: usize = 48;
+
+/// Half octaves that the search for a scale goes up and down from the contract's.
+const GRID_STEPS: i32 = 12;
 
 /// Cells on which the scale of each trial is fitted.
 const TRIAL_CELLS: usize = 1 << 17;
@@ -67,10 +71,33 @@ enum Cells {
     Ignored,
     Inverted,
     Shape(Shape),
+    /// The contract's that the shape shows too.
+    Both(Shape),
 }
 
+/// What a model must leave at most of the squares that the contract leaves, to be taken for an explanation: where bounds are wide, as
+/// at a large scale in a half type, any output is within them.
+const LEFT_BY_FORM: f64 = 0.25;
+
+/// As [`LEFT_BY_FORM`], of a model with a fitted scale.
+const LEFT_BY_SCALE: f64 = 0.05;
+
+/// Largest relative standard error of a scale that is named.
+const NAMED_SCALE_ERROR: f64 = 0.05;
+
+/// Most keys among which every window is tried.
+const WINDOW_KEYS: usize = 2048;
+
 /// The model whose output is the file's: the contract's if it fits, else the first of its faulty relatives.
-pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names: &[f64]) -> Option<Explanation> {
+///
+/// Forms at the contract's scale come before other scales: a wrong form fits best at a scale of no meaning. A fitted scale must be well
+/// inside the range that was searched, and leave far less of the output than the contract does.
+pub fn explain_output(
+    evidence: &Evidence<'_>,
+    contract: &Model,
+    expected_names: &[f64],
+    heads: usize,
+) -> Option<Explanation> {
     let (values, output) = (evidence.head.values.as_ref()?, evidence.head.output.as_ref()?);
     let packed = PackedValues::new(values);
     let values = &packed;
@@ -102,18 +129,53 @@ pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names:
     }
     let trial_rows = (TRIAL_CELLS / evidence.keys.max(1)).clamp(8, ROWS);
     let fewer: Vec<usize> = few.iter().step_by(few.len().div_ceil(trial_rows).max(1)).copied().collect();
-    for (model, cells, causes) in trials(evidence, contract) {
-        let at_contract = compare(&model, &cells, &few);
-        if at_contract.fits() && compare(&model, &cells, &every).fits() {
-            return Some(explained(evidence, result, model, &cells, causes, false));
+    let contract_on_few = compare(contract, &Cells::Contract, &few).squares;
+    let fits = |model: &Model, cells: &Cells, left: f64| {
+        let on_few = compare(model, cells, &few);
+        if !on_few.fits() || contract_on_few.is_finite() && on_few.squares > left * contract_on_few {
+            return false;
         }
+        let on_all = compare(model, cells, &every);
+        on_all.fits() && (!contract_misfit.squares.is_finite() || on_all.squares <= left * contract_misfit.squares)
+    };
+    let at_scale = |model: &Model, cells: &Cells| {
+        let fit = search.fit(model, Start::Contract, cells, &few);
+        // As above: the scale is the one that gives the output within rounding.
+        fit.map(|fit| ScaleFit {
+            standard_error: fit.standard_error.max((fit.scale - model.scale).abs()),
+            scale: model.scale,
+            ..fit
+        })
+    };
+    let trials = trials(evidence, contract, heads);
+    for (model, cells, causes) in &trials {
+        if fits(model, cells, LEFT_BY_FORM) {
+            result.fit = at_scale(model, cells);
+            return Some(explained(evidence, result, model.clone(), cells, causes.clone(), false));
+        }
+    }
+    if let Some(cells) = window(evidence, contract, &few, &compare)
+        && let model = (Model { mask: MaskUse::Observed, ..contract.clone() })
+        && fits(&model, &cells, LEFT_BY_FORM)
+    {
+        result.fit = at_scale(&model, &cells);
+        return Some(explained(evidence, result, model, &cells, Vec::new(), false));
+    }
+    for (model, cells, causes) in trials {
         let mut scales = expected_names.to_vec();
         let start = Model { scale: contract.scale, ..model.clone() };
         scales.extend(search.fit(&start, Start::Grid, &cells, &fewer).map(|fit| fit.scale));
         for scale in scales {
             let trial = Model { scale, ..model.clone() };
-            if compare(&trial, &cells, &few).fits() && compare(&trial, &cells, &every).fits() {
-                result.fit = search.fit(&trial, Start::Contract, &cells, &few).or(result.fit);
+            if !fits(&trial, &cells, LEFT_BY_SCALE) {
+                continue;
+            }
+            // Also among scales that all fit, the contract's among them or not, none is named.
+            if let Some(fit) = search.fit(&trial, Start::Contract, &cells, &few)
+                && fit.standard_error <= NAMED_SCALE_ERROR * fit.scale.abs()
+                && (fit.scale - contract.scale).abs() > 8.0 * fit.standard_error
+            {
+                result.fit = Some(fit);
                 return Some(explained(evidence, result, trial, &cells, causes, true));
             }
         }
@@ -143,14 +205,39 @@ fn explained(
     result
 }
 
+/// The causal window whose output comes closest, of every width, by the last rows and then by more of them.
+fn window(
+    evidence: &Evidence<'_>,
+    contract: &Model,
+    few: &[usize],
+    compare: &dyn Fn(&Model, &Cells, &[usize]) -> Misfit,
+) -> Option<Cells> {
+    let (n, m) = (evidence.queries, evidence.keys);
+    if evidence.visible.visible_share() < 1.0 {
+        return None;
+    }
+    let model = Model { mask: MaskUse::Observed, ..contract.clone() };
+    let widths: Vec<usize> = if m <= WINDOW_KEYS {
+        (1..m).collect()
+    } else {
+        (0..).map(|power| 1 << power).take_while(|&w| w < m).collect()
+    };
+    let placements = if n == m { vec![Placement::Square] } else { vec![Placement::TopLeft, Placement::BottomRight] };
+    let shapes =
+        placements.iter().flat_map(|&placement| widths.iter().map(move |&keys| Shape::Window { keys, placement }));
+    let on_last = shapes.map(Cells::Shape).filter(|cells| compare(&model, cells, &[n - 1]).fits());
+    let on_few = on_last.map(|cells| (compare(&model, &cells, few), cells)).filter(|(misfit, _)| misfit.fits());
+    on_few.min_by(|a, b| a.0.squares.total_cmp(&b.0.squares)).map(|(_, cells)| cells)
+}
+
 /// The contract's relatives, likeliest first.
-fn trials(evidence: &Evidence<'_>, contract: &Model) -> Vec<(Model, Cells, Vec<Cause>)> {
+fn trials(evidence: &Evidence<'_>, contract: &Model, heads: usize) -> Vec<(Model, Cells, Vec<Cause>)> {
     let mut trials = vec![(contract.clone(), Cells::Contract, Vec::new())];
     let own = |cells: Cells| match cells {
         Cells::Contract => (contract.clone(), Cells::Contract, Vec::new()),
         Cells::Ignored => (Model { mask: MaskUse::Ignored, ..contract.clone() }, Cells::Ignored, Vec::new()),
         Cells::Inverted => (Model { mask: MaskUse::Inverted, ..contract.clone() }, Cells::Inverted, Vec::new()),
-        Cells::Shape(shape) => (Model { mask: MaskUse::Observed, ..contract.clone() }, Cells::Shape(shape), Vec::new()),
+        cells => (Model { mask: MaskUse::Observed, ..contract.clone() }, cells, Vec::new()),
     };
     let (n, m) = (evidence.queries, evidence.keys);
     let hides = evidence.visible.visible_share() < 1.0;
@@ -163,6 +250,9 @@ fn trials(evidence: &Evidence<'_>, contract: &Model) -> Vec<(Model, Cells, Vec<C
     }
     let placements = if n == m { vec![Placement::Square] } else { vec![Placement::TopLeft, Placement::BottomRight] };
     for &placement in &placements {
+        if hides {
+            trials.push(own(Cells::Both(Shape::Causal { placement })));
+        }
         trials.push(own(Cells::Shape(Shape::Causal { placement })));
         trials.push(own(Cells::Shape(Shape::StrictlyCausal { placement })));
     }
@@ -181,8 +271,31 @@ fn trials(evidence: &Evidence<'_>, contract: &Model) -> Vec<(Model, Cells, Vec<C
             }
         }
         _ => {
-            let caps = [50.0, 30.0, 20.0].map(|cap| Some(Cap::Tanh(cap)));
+            let caps = LIKELY_CAPS.map(|cap| Some(Cap::Tanh(cap)));
             trials.extend(caps.map(|cap| (Model { cap, ..contract.clone() }, Cells::Contract, vec![Cause::Cap(cap)])));
+        }
+    }
+    let mut forms: Vec<(Model, Cause)> = Vec::new();
+    if contract.alibi == 0.0 {
+        let slope = alibi_slope(evidence.head.head, heads);
+        forms.push((Model { alibi: slope, ..contract.clone() }, Cause::Alibi(slope, 0.0)));
+    }
+    if contract.sink.is_none() {
+        forms.push((Model { sink: Some(0.0), ..contract.clone() }, Cause::Sink(Some(0.0))));
+    }
+    if contract.cap.is_none() {
+        let cap = |cap| (Model { cap: Some(Cap::Tanh(cap)), ..contract.clone() }, Cause::Cap(Some(Cap::Tanh(cap))));
+        forms.extend(LIKELY_CAPS.map(cap));
+    }
+    for (model, cause) in forms {
+        if !matches!(cause, Cause::Cap(_)) {
+            trials.push((model.clone(), Cells::Contract, vec![cause.clone()]));
+        }
+        if !hides {
+            for &placement in &placements {
+                let cells = Cells::Shape(Shape::Causal { placement });
+                trials.push((Model { mask: MaskUse::Observed, ..model.clone() }, cells, vec![cause.clone()]));
+            }
         }
     }
     if evidence.has_bias {
@@ -201,10 +314,12 @@ fn trials(evidence: &Evidence<'_>, contract: &Model) -> Vec<(Model, Cells, Vec<C
 }
 
 fn mark(row: &mut RowBuffer, cells: &Cells, evidence: &Evidence<'_>) {
-    if let Cells::Shape(shape) = cells {
-        let query = row.view(&evidence.key_norms).query;
-        let visible = shape.visible(query, evidence.queries, evidence.keys);
-        row.observed = Some((0..evidence.keys).map(|key| visible.contains(&key)).collect());
+    if let Cells::Shape(shape) | Cells::Both(shape) = cells {
+        let view = row.view(&evidence.key_norms);
+        let visible = shape.visible(view.query, evidence.queries, evidence.keys);
+        let shows = |key: usize| visible.contains(&key) && (matches!(cells, Cells::Shape(_)) || view.visible[key]);
+        let observed = (0..evidence.keys).map(shows).collect();
+        row.observed = Some(observed);
     }
 }
 
@@ -226,6 +341,10 @@ fn support(evidence: &Evidence<'_>, cells: &Cells) -> Support {
             Cells::Ignored => row.fill(true),
             Cells::Inverted => row.iter_mut().zip(&visible).for_each(|(cell, &visible)| *cell = !visible),
             Cells::Shape(shape) => row[shape.visible(query, n, m)].fill(true),
+            Cells::Both(shape) => {
+                let range = shape.visible(query, n, m);
+                row[range.clone()].copy_from_slice(&visible[range]);
+            }
         }
         for (key, (&shown, &visible)) in row.iter().zip(&visible).enumerate() {
             leaked += usize::from(shown && !visible);
@@ -301,9 +420,14 @@ impl Search<'_> {
             |scale: f64| -> f64 { scaled(scale, start).iter().zip(&observed).map(|(a, b)| (a - b).powi(2)).sum() };
         let mut model = start.clone();
         if from == Start::Grid {
-            let grid = (-12..=12).map(|step| start.scale * 2f64.powf(f64::from(step) / 2.0));
-            let tried = grid.map(|scale| (scale, squares_at(scale)));
-            model.scale = tried.min_by(|a, b| a.1.total_cmp(&b.1))?.0;
+            let grid = (-GRID_STEPS..=GRID_STEPS).map(|step| (step, start.scale * 2f64.powf(f64::from(step) / 2.0)));
+            let tried = grid.map(|(step, scale)| (step, scale, squares_at(scale)));
+            let (step, scale, _) = tried.min_by(|a, b| a.2.total_cmp(&b.2))?;
+            // At the end of the range nothing says that the minimum is there: rows that are saturated, or even, at any scale beyond.
+            if step.abs() == GRID_STEPS {
+                return None;
+            }
+            model.scale = scale;
         }
         let (mut squares, mut slope_squares) = (0.0, 0.0f64);
         for _ in 0..20 {
@@ -327,6 +451,10 @@ impl Search<'_> {
             if step.abs() <= 1e-12 * model.scale.abs() {
                 break;
             }
+        }
+        let reach = 2f64.powf(f64::from(GRID_STEPS) / 2.0);
+        if from == Start::Grid && !(start.scale.abs() / reach..start.scale.abs() * reach).contains(&model.scale.abs()) {
+            return None;
         }
         let entries = observed.len();
         let rounding = evidence.precisions.output.unit_roundoff() * self.values.root_mean_square;
