@@ -12,11 +12,11 @@ use super::finding::{Check, Finding, Place, Verdict, joined};
 use super::matrix::{Head, Matrix};
 use super::model::{Cap, Hidden, MaskUse, Misfit, Model};
 use super::naming::Sizes;
-use super::output_search::{explain_output, recover_weights};
+use super::output_search::{explain_output, likely_scales, recover_weights};
 use super::progress::Steps;
 use super::summary::{HeadSummary, findings as summary_findings, summarise};
 use super::survey::{RowFacts, row_sums, survey, survey_of_model};
-use super::variants::variants;
+use super::variants::{Told, empty_rows_are_few_and_even, variants};
 
 /// Cells per head whose sums over batch and heads are taken.
 const AXIS_CELLS: usize = 4096;
@@ -321,6 +321,8 @@ impl Work<'_> {
             found.contract_misfit.fits() && found.causes.is_empty()
                 || evidence.dropout.is_some() && matches!(found.causes[..], [Cause::Dropout { .. }])
         });
+        // Rows without keys are not compared: what hides every key explains nothing.
+        let follows = follows.map(|follows| follows && (told == Told::Yes || empty_rows_are_few_and_even(&evidence)));
         let scaled = explanation.as_ref().filter(|found| found.causes.contains(&Cause::Scale));
         let shown = scaled.map_or(model, |found| &found.model);
         let control = self.control(&evidence, model.scale);
@@ -340,13 +342,6 @@ impl Work<'_> {
     }
 }
 
-/// Whether rows that are surveyed count as progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Yes,
-    No,
-}
-
 /// One head under one contract.
 struct Judged {
     findings: Vec<Finding>,
@@ -361,14 +356,6 @@ fn rows_that_misfit(facts: &[RowFacts]) -> Vec<usize> {
     let worst = (0..facts.len()).max_by(|a, b| facts[*a].misfit.ratio.total_cmp(&facts[*b].misfit.ratio));
     let first = (0..facts.len()).find(leaves);
     first.into_iter().chain((0..facts.len()).rfind(leaves)).chain(first.and(worst)).collect()
-}
-
-/// Scales that are tried where only the output is there.
-fn likely_scales(sizes: &Sizes) -> Vec<f64> {
-    let d = sizes.width as f64;
-    let mut scales = vec![1.0, 1.0 / d, 1.0 / d.sqrt(), d.sqrt()];
-    scales.push(1.0 / (d * sizes.heads as f64).sqrt());
-    scales
 }
 
 /// Sums over batch and heads, if rows of the first head do not sum to 1 and there is an axis to sum over.

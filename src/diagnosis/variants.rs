@@ -1,6 +1,7 @@
 //! What may be meant where the contract does not hold: a causal mask on top of the one in the file, the other sense of a mask.
 
 use super::contract::{Contract, Declared, PaddingKind};
+use super::evidence::Evidence;
 use super::finding::{Check, Finding, Verdict};
 use super::given_mask::MaskKind;
 use super::matrix::{GivenMask, Head};
@@ -14,6 +15,15 @@ pub struct Variant {
     pub contract: Contract,
     /// What to say if nothing else is wrong.
     pub findings: Vec<Finding>,
+}
+
+/// Whether rows that are surveyed count as progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// They do.
+    Yes,
+    /// They do not: the head was counted before.
+    No,
 }
 
 /// Every variant, the fewest changes first. None contradicts a declaration.
@@ -43,6 +53,23 @@ pub fn variants(head: &Head, contract: &Contract) -> Vec<Variant> {
         }
     }
     variants
+}
+
+/// Whether rows that see no key are fewer than the others, and hold what such rows hold by convention: nothing, NaN, or even weights.
+pub fn empty_rows_are_few_and_even(evidence: &Evidence<'_>) -> bool {
+    let is_empty = |query: &usize| evidence.visible.row(*query).count() == 0;
+    let empty: Vec<usize> = (0..evidence.queries).filter(is_empty).collect();
+    if 2 * empty.len() >= evidence.queries.max(1) {
+        return false;
+    }
+    let Some(weights) = &evidence.head.weights else { return true };
+    let mut row = vec![0.0; evidence.keys];
+    empty.into_iter().all(|query| {
+        weights.row(query, &mut row);
+        let some = row.iter().copied().filter(|weight| *weight != 0.0);
+        let (low, high) = some.fold((f64::INFINITY, 0.0f64), |(low, high), weight| (low.min(weight), high.max(weight)));
+        low >= 0.98 * high
+    })
 }
 
 /// Which array is read in its other sense.

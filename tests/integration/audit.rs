@@ -266,3 +266,20 @@ fn what_would_overwrite_or_hide_an_input_is_refused() {
     }
     assert_eq!(std::fs::read(&path).expect("the dump"), before);
 }
+
+#[test]
+fn grouped_keys_agree_with_the_same_keys_repeated() {
+    let folder = folder();
+    let (q, k) = (numbers(1, 2 * 3 * 4), numbers(2, 5 * 4));
+    let twice = [k.clone(), k.clone()].concat();
+    let other = [k.clone(), numbers(9, 5 * 4)].concat();
+    for (name, heads, keys) in [("one", 1, &k), ("two", 2, &twice), ("other", 2, &other)] {
+        let path = folder.path().join(format!("{name}.safetensors"));
+        save(&path, DType::F32, &[("q", &[1, 2, 3, 4], &q), ("k", &[1, heads, 5, 4], keys)]);
+    }
+    for (file, reference, code) in [("one", "two", 0), ("two", "one", 0), ("one", "other", 1)] {
+        let run =
+            attn_in(folder.path(), &format!("audit {file}.safetensors --against {reference}.safetensors --quiet"));
+        assert_eq!(run.code, Some(code), "{file} {reference} {}", run.stdout);
+    }
+}
