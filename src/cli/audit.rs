@@ -73,9 +73,13 @@ pub struct AuditArguments {
     #[arg(long, value_name = "KIND", help_heading = "Arrays")]
     pub mask_kind: Option<String>,
 
-    /// Name of the padding, (batch, token), 1 = real [default: padding, key_padding_mask]
+    /// Name of the padding, (batch, token) [default: padding, key_padding_mask]
     #[arg(long, value_name = "NAME", help_heading = "Arrays")]
     pub padding: Option<String>,
+
+    /// keep (1 = real token) or hide (1 = padding, as PyTorch's key_padding_mask) [default: keep, or hide if only that gives the weights]
+    #[arg(long, value_name = "KIND", help_heading = "Arrays")]
+    pub padding_kind: Option<String>,
 
     /// Name of the additive bias [default: bias]
     #[arg(long, value_name = "NAME", help_heading = "Arrays")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::audit_against;
 use super::audit_arrays::{Group, Needed, groups};
@@ -35,6 +35,13 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
     if let Some(name) = &typed.explain {
         return explain(name);
     }
+    // A value of --causal needs "=", since a file may follow it.
+    if typed.causal.as_deref() == Some("")
+        && let Some(word) = typed.files.iter().find(|file| ["top-left", "bottom-right"].contains(&file.as_str()))
+        && !Path::new(word).exists()
+    {
+        bail!("--causal {word}: write --causal={word}");
+    }
     let contract = contract(typed)?;
     let kind = mask_kind(typed)?;
     let format = typed
@@ -44,6 +51,12 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
     let path = Path::new(&typed.output);
     let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
     let format = Format::choose(format.transpose()?, path.as_deref(), std::io::stdout().is_terminal())?;
+    if let Some(path) = &path {
+        let meant = config::file_meant(path);
+        if typed.files.iter().chain(&typed.against).any(|input| config::file_meant(Path::new(input)) == meant) {
+            bail!("--output {}: is also a file that is read; name another", path.display());
+        }
+    }
     let mut file = path.as_deref().map(AtomicFile::create).transpose().context("--output")?;
     let Rows { findings, heads, remarks } = if typed.against.is_empty() {
         rows(typed, &contract, kind)?

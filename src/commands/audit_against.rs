@@ -6,7 +6,7 @@ use super::audit::row;
 use super::audit_arrays::{Group, Needed, groups};
 use super::config::option;
 use crate::cli::audit::AuditArguments;
-use crate::diagnosis::comparison::{Dump, compare};
+use crate::diagnosis::comparison::{Dump, compare, repeat_grouped_heads};
 use crate::diagnosis::contract::{Contract, Declared};
 use crate::diagnosis::scale_expression::ScaleExpression;
 use crate::experiment::progress::Progress;
@@ -34,8 +34,9 @@ pub fn rows(typed: &AuditArguments, contract: &Contract) -> Result<(Vec<FindingR
         for (group, heading) in [(&own, "File"), (&reference, "Reference")] {
             remarks.push(group.remark(heading));
         }
-        let own = Dump { arrays: own.arrays, contract: contract.clone() };
-        let reference = Dump { arrays: reference.arrays, contract: of_reference.clone() };
+        let mut own = Dump { arrays: own.arrays, contract: contract.clone() };
+        let mut reference = Dump { arrays: reference.arrays, contract: of_reference.clone() };
+        repeat_grouped_heads(&mut own, &mut reference);
         let compared = compare(&own, &reference, &|_, of| progress.advance(1.0 / of as f64)).map_err(of_group)?;
         let shared = FindingRow {
             file: format!("{} against {}", typed.files.join(" "), typed.against.join(" ")),

@@ -91,7 +91,17 @@ pub fn groups(typed: &AuditArguments, paths: &[String], needed: Needed) -> Resul
             if let Some((role, prefix)) = role_of(name)
                 && !given.iter().any(|(given, ..)| *given == role)
             {
-                found.entry(prefix).or_default().entry(role).or_insert((Arc::clone(file), name.to_string()));
+                let roles = found.entry(prefix).or_default();
+                if let Some((other, known)) = roles.get(&role)
+                    && known == name
+                {
+                    bail!(
+                        "{}: {name}: {} has it too; leave out one file",
+                        file.path().display(),
+                        other.path().display()
+                    );
+                }
+                roles.entry(role).or_insert((Arc::clone(file), name.to_string()));
             }
         }
     }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::{config::option, parse};
 use crate::attention::Alignment;
 use crate::cli::audit::AuditArguments;
-use crate::diagnosis::contract::{Contract, Declared, GroupOrder, Rotary, RotaryLayout, WeightAxes};
+use crate::diagnosis::contract::{Contract, Declared, GroupOrder, PaddingKind, Rotary, RotaryLayout, WeightAxes};
 use crate::diagnosis::given_mask::MaskKind;
 use crate::diagnosis::scale_expression::ScaleExpression;
 
@@ -33,6 +33,14 @@ pub fn contract(typed: &AuditArguments) -> Result<Contract> {
             "repeat" => Ok(GroupOrder::Repeat),
             "tile" => Ok(GroupOrder::Tile),
             _ => Err("must be repeat or tile".to_string()),
+        })?),
+    };
+    let padding = match typed.padding_kind.as_deref() {
+        None => Declared::Default(PaddingKind::Keep),
+        Some(text) => Declared::Yes(option("--padding-kind", text, |text| match text {
+            "keep" => Ok(PaddingKind::Keep),
+            "hide" => Ok(PaddingKind::Hide),
+            _ => Err("must be keep (1 = real) or hide (1 = padding)".to_string()),
         })?),
     };
     let base = option("--base", &typed.base, |text| match parse::finite(text)? {
@@ -73,6 +81,7 @@ pub fn contract(typed: &AuditArguments) -> Result<Contract> {
         groups,
         dropout: dropout.transpose()?,
         tolerance: above_zero("--tolerance", &typed.tolerance)?,
+        padding,
         weight_axes: if typed.layout.as_deref() == Some("bijh") {
             WeightAxes::HeadsLast
         } else {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::audit::Source;
 use super::checks::key_head;
-use super::contract::Contract;
+use super::contract::{Contract, PaddingKind};
 use super::given_mask::MaskKind;
 use super::matrix::{GivenMask, Head, Matrix, Numbers, Storage};
 use super::naming::Sizes;
@@ -265,7 +265,9 @@ impl Source for ArraySource {
     fn head(&self, batch: usize, head: usize) -> Result<Head, String> {
         let own = |role: Role| self.matrix(role, batch, self.shared(role, head));
         let mask = self.given_mask(batch, self.shared(Role::Mask, head))?;
-        let padding = own(Role::Padding)?.map(|padding| padding.to_f64().iter().map(|&real| real != 0.0).collect());
+        let keep = *self.contract.padding.value() == PaddingKind::Keep;
+        let padding =
+            own(Role::Padding)?.map(|padding| padding.to_f64().iter().map(|&entry| (entry != 0.0) == keep).collect());
         Ok(Head {
             batch,
             head,

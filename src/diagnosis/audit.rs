@@ -12,10 +12,11 @@ use super::finding::{Check, Finding, Place, Verdict, joined};
 use super::matrix::{Head, Matrix};
 use super::model::{Cap, Hidden, MaskUse, Misfit, Model};
 use super::naming::Sizes;
-use super::output_search::{explain_output, recover_weights};
+use super::output_search::{explain_output, likely_scales, recover_weights};
 use super::progress::Steps;
 use super::summary::{HeadSummary, findings as summary_findings, summarise};
 use super::survey::{RowFacts, row_sums, survey, survey_of_model};
+use super::variants::{Told, empty_rows_are_few_and_even, variants};
 
 /// Cells per head whose sums over batch and heads are taken.
 const AXIS_CELLS: usize = 4096;
@@ -146,7 +147,9 @@ pub fn audit_with(
     let (batches, heads) = (source.batches(), sizes.heads);
     contract_model(contract, &sizes, 0, false)?;
     let mut first = Some(source.head(0, 0)?);
-    let axis = first.as_ref().map(|first| axis_sums(source, first)).transpose()?.flatten();
+    // Dropped weights sum to nothing in particular along any axis.
+    let is_dropped = contract.dropout.is_some_and(|p| p > 0.0);
+    let axis = first.as_ref().filter(|_| !is_dropped).map(|first| axis_sums(source, first)).transpose()?.flatten();
     let mut findings = match &axis {
         Some((sums, roundoff)) => axis_findings(sums, batches, heads, *roundoff),
         None => Vec::new(),
@@ -251,18 +254,38 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The findings of one head, and its summary.
+    /// The findings of one head, and its summary. Where the contract does not hold and something was not declared, what may be meant is
+    /// tried whole: if with it nothing is left, that it was not declared is the only finding.
     fn head(&mut self, head: &Head, model: &Model) -> (Vec<Finding>, HeadSummary) {
+        let judged = self.judge(head, self.contract, model, Told::Yes);
+        if judged.follows != Some(false) || self.explained_elsewhere {
+            return (judged.findings, judged.summary);
+        }
+        for variant in variants(head, self.contract) {
+            let mut other = self.judge(&variant.head, &variant.contract, model, Told::No);
+            if other.follows == Some(true) {
+                other.findings.extend(variant.findings);
+                return (other.findings, other.summary);
+            }
+        }
+        (judged.findings, judged.summary)
+    }
+
+    fn judge(&mut self, head: &Head, contract: &Contract, model: &Model, told: Told) -> Judged {
         let recovered = if head.weights.is_none() { recover_weights(head) } else { None };
         let floor = recovered.as_ref().map(|(_, floor)| *floor);
         let with_weights = recovered.map(|(weights, _)| Head { weights: Some(weights), ..head.clone() });
         let seen = with_weights.as_ref().unwrap_or(head);
-        let mut evidence = Evidence::new(seen, self.contract, self.most_cells);
+        let mut evidence = Evidence::new(seen, contract, self.most_cells);
         if let Some(floor) = floor {
             evidence.precisions.floor = floor;
             evidence.precisions.smallest = 64.0 * floor;
         }
-        let facts = seen.weights.as_ref().map(|_| survey(&evidence, model, &|| self.steps.row()));
+        let step = || match told {
+            Told::Yes => self.steps.row(),
+            Told::No => {}
+        };
+        let facts = seen.weights.as_ref().map(|_| survey(&evidence, model, &step));
         let sums = facts.as_deref().map(WeightSums::of);
         let explanation = match &facts {
             Some(facts) if !self.explained_elsewhere => {
@@ -271,10 +294,19 @@ impl Work<'_> {
                 Some(explain(&evidence, model, misfit, sums.as_ref()))
             }
             Some(_) => None,
-            None => explain_output(&evidence, model, &likely_scales(&self.sizes)),
+            None => {
+                let found = explain_output(&evidence, model, &likely_scales(&self.sizes), self.sizes.heads);
+                // After dropout only that nothing was dropped can be told from the output.
+                found.filter(|found| evidence.dropout.is_none() || found.contract_misfit.fits())
+            }
         };
+        // Weights that are recovered from an output are near 0 and not 0 where they were dropped.
+        let explanation = explanation.filter(|found| {
+            let unknown = floor.is_some() && evidence.dropout.is_some();
+            !unknown || found.misfit.fits()
+        });
         let context = HeadContext {
-            contract: self.contract,
+            contract,
             sizes: self.sizes,
             head: seen,
             evidence: &evidence,
@@ -285,11 +317,17 @@ impl Work<'_> {
             explained_elsewhere: self.explained_elsewhere,
         };
         let findings = head_findings(&context);
+        let follows = explanation.as_ref().map(|found| {
+            found.contract_misfit.fits() && found.causes.is_empty()
+                || evidence.dropout.is_some() && matches!(found.causes[..], [Cause::Dropout { .. }])
+        });
+        // Rows without keys are not compared: what hides every key explains nothing.
+        let follows = follows.map(|follows| follows && (told == Told::Yes || empty_rows_are_few_and_even(&evidence)));
         let scaled = explanation.as_ref().filter(|found| found.causes.contains(&Cause::Scale));
         let shown = scaled.map_or(model, |found| &found.model);
         let control = self.control(&evidence, model.scale);
         let facts = facts.unwrap_or_else(|| survey_of_model(&evidence, shown));
-        (findings, summarise(&evidence, shown, &facts, control))
+        Judged { findings, summary: summarise(&evidence, shown, &facts, control), follows }
     }
 
     /// The control at the head's visible keys and scale, computed once for all heads that are alike.
@@ -304,20 +342,20 @@ impl Work<'_> {
     }
 }
 
+/// One head under one contract.
+struct Judged {
+    findings: Vec<Finding>,
+    summary: HeadSummary,
+    /// Whether weights or output are the contract's; `None` if there are none.
+    follows: Option<bool>,
+}
+
 /// Rows that a fit must not miss: the first and the last that leave the contract, and the one farthest from it.
 fn rows_that_misfit(facts: &[RowFacts]) -> Vec<usize> {
     let leaves = |query: &usize| !facts[*query].misfit.fits();
     let worst = (0..facts.len()).max_by(|a, b| facts[*a].misfit.ratio.total_cmp(&facts[*b].misfit.ratio));
     let first = (0..facts.len()).find(leaves);
     first.into_iter().chain((0..facts.len()).rfind(leaves)).chain(first.and(worst)).collect()
-}
-
-/// Scales that are tried where only the output is there.
-fn likely_scales(sizes: &Sizes) -> Vec<f64> {
-    let d = sizes.width as f64;
-    let mut scales = vec![1.0, 1.0 / d, 1.0 / d.sqrt(), d.sqrt()];
-    scales.push(1.0 / (d * sizes.heads as f64).sqrt());
-    scales
 }
 
 /// Sums over batch and heads, if rows of the first head do not sum to 1 and there is an axis to sum over.

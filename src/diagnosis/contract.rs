@@ -56,6 +56,16 @@ pub enum GroupOrder {
     Tile,
 }
 
+/// What a padding array's non-zero entries are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PaddingKind {
+    /// Real tokens (Hugging Face).
+    #[default]
+    Keep,
+    /// Padding (PyTorch's `key_padding_mask`).
+    Hide,
+}
+
 /// How the weights lie in the file, for the names of their axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WeightAxes {
@@ -103,6 +113,8 @@ pub struct Contract {
     pub dropout: Option<f64>,
     /// Largest accepted error of a weight, and of an output relative to max |V|, instead of the derived bound.
     pub tolerance: Option<f64>,
+    /// How the padding array is read.
+    pub padding: Declared<PaddingKind>,
     /// How the weights lie in the file.
     pub weight_axes: WeightAxes,
 }
@@ -122,6 +134,7 @@ impl Default for Contract {
             groups: Declared::Default(GroupOrder::Repeat),
             dropout: None,
             tolerance: None,
+            padding: Declared::Default(PaddingKind::Keep),
             weight_axes: WeightAxes::HeadsFirst,
         }
     }

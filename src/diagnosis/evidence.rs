@@ -98,6 +98,8 @@ pub struct Evidence<'a> {
     pub has_bias: bool,
     /// The declared window.
     pub window: Option<usize>,
+    /// The declared probability of a weight being dropped, if it is above 0.
+    pub dropout: Option<f64>,
 }
 
 /// What a thread needs to visit blocks of rows.
@@ -140,6 +142,7 @@ impl<'a> Evidence<'a> {
             sampled: OnceLock::new(),
             has_bias: head.bias.is_some(),
             window: contract.window,
+            dropout: contract.dropout.filter(|&p| p > 0.0),
         }
     }
 

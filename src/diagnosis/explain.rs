@@ -16,8 +16,9 @@ use super::model::{Cap, Hidden, Misfit, Model};
 use super::slope::{Cells, ScaleFit, Terms, fit_scale};
 use super::survey::column_sums;
 use crate::attention::Mask;
+pub(super) use forms::LIKELY_CAPS;
 use forms::{over_queries, right_form};
-use stages::{added_after, stages};
+use stages::{added_after, declared_dropout, stages};
 
 /// Where cells differ between contract and implementation.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +62,8 @@ pub enum Cause {
         share: f64,
         /// Factor on the others.
         factor: f64,
+        /// Weights that could have been dropped.
+        cells: usize,
     },
     /// Every weight is this many times the softmax, none dropped.
     Factor(f64),
@@ -118,6 +121,11 @@ pub fn explain(
             result.model.scale = fit.scale;
             result.causes.push(Cause::Scale);
         }
+        return result;
+    }
+    if let Some((cause, model, misfit)) = declared_dropout(evidence, contract) {
+        (result.model, result.misfit) = (model, misfit);
+        result.causes.push(cause);
         return result;
     }
     if columns_sum_to_one(evidence, sums) && over_queries(evidence, contract).fits() {

@@ -66,3 +66,4 @@ pub mod scale_expression;
 pub mod slope;
 pub mod summary;
 pub mod survey;
+mod variants;

@@ -1,20 +1,25 @@
 //! Without weights: recover them from the output, or find the model whose output it is.
 
+mod trials;
+
 use nalgebra::DMatrix;
 
 use super::checks::{Against, compare_output};
 use super::evidence::{Columns, Evidence};
-use super::explain::{Cause, Explanation, Support};
-use super::mask_pattern::{Placement, Shape};
+use super::explain::{Cause, Explanation};
 use super::matrix::{Head, Matrix, Numbers, Storage};
-use super::model::{Cap, Hidden, MaskUse, Misfit, Model};
+use super::model::{MaskUse, Misfit, Model};
+use super::naming::Sizes;
 use super::product::{PackedValues, ProductWorkspace};
 use super::rows::RowBuffer;
 use super::slope::ScaleFit;
-use crate::attention::{Mask, VisibleKeys};
+use trials::{Cells, mark, support, trials, window};
 
 /// Rows on which models are tried before the whole is compared.
 const ROWS: usize = 48;
+
+/// Half octaves that the search for a scale goes up and down from the contract's.
+const GRID_STEPS: i32 = 12;
 
 /// Cells on which the scale of each trial is fitted.
 const TRIAL_CELLS: usize = 1 << 17;
@@ -60,17 +65,26 @@ pub fn recover_weights(head: &Head) -> Option<(Matrix, f64)> {
     Some((Matrix::new(queries, keys, storage, Numbers::F64(numbers)), floor))
 }
 
-/// Which cells a trial shows.
-#[derive(Debug, Clone, PartialEq)]
-enum Cells {
-    Contract,
-    Ignored,
-    Inverted,
-    Shape(Shape),
-}
+/// What a model must leave at most of the squares that the contract leaves, to be taken for an explanation: where bounds are wide, as
+/// at a large scale in a half type, any output is within them.
+const LEFT_BY_FORM: f64 = 0.25;
+
+/// As [`LEFT_BY_FORM`], of a model with a fitted scale.
+const LEFT_BY_SCALE: f64 = 0.05;
+
+/// Largest relative standard error of a scale that is named.
+const NAMED_SCALE_ERROR: f64 = 0.05;
 
 /// The model whose output is the file's: the contract's if it fits, else the first of its faulty relatives.
-pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names: &[f64]) -> Option<Explanation> {
+///
+/// Forms at the contract's scale come before other scales: a wrong form fits best at a scale of no meaning. A fitted scale must be well
+/// inside the range that was searched, and leave far less of the output than the contract does.
+pub fn explain_output(
+    evidence: &Evidence<'_>,
+    contract: &Model,
+    expected_names: &[f64],
+    heads: usize,
+) -> Option<Explanation> {
     let (values, output) = (evidence.head.values.as_ref()?, evidence.head.output.as_ref()?);
     let packed = PackedValues::new(values);
     let values = &packed;
@@ -102,18 +116,53 @@ pub fn explain_output(evidence: &Evidence<'_>, contract: &Model, expected_names:
     }
     let trial_rows = (TRIAL_CELLS / evidence.keys.max(1)).clamp(8, ROWS);
     let fewer: Vec<usize> = few.iter().step_by(few.len().div_ceil(trial_rows).max(1)).copied().collect();
-    for (model, cells, causes) in trials(evidence, contract) {
-        let at_contract = compare(&model, &cells, &few);
-        if at_contract.fits() && compare(&model, &cells, &every).fits() {
-            return Some(explained(evidence, result, model, &cells, causes, false));
+    let contract_on_few = compare(contract, &Cells::Contract, &few).squares;
+    let fits = |model: &Model, cells: &Cells, left: f64| {
+        let on_few = compare(model, cells, &few);
+        if !on_few.fits() || contract_on_few.is_finite() && on_few.squares > left * contract_on_few {
+            return false;
         }
+        let on_all = compare(model, cells, &every);
+        on_all.fits() && (!contract_misfit.squares.is_finite() || on_all.squares <= left * contract_misfit.squares)
+    };
+    let at_scale = |model: &Model, cells: &Cells| {
+        let fit = search.fit(model, Start::Contract, cells, &few);
+        // As above: the scale is the one that gives the output within rounding.
+        fit.map(|fit| ScaleFit {
+            standard_error: fit.standard_error.max((fit.scale - model.scale).abs()),
+            scale: model.scale,
+            ..fit
+        })
+    };
+    let trials = trials(evidence, contract, heads);
+    for (model, cells, causes) in &trials {
+        if fits(model, cells, LEFT_BY_FORM) {
+            result.fit = at_scale(model, cells);
+            return Some(explained(evidence, result, model.clone(), cells, causes.clone(), false));
+        }
+    }
+    if let Some(cells) = window(evidence, contract, &few, &compare)
+        && let model = (Model { mask: MaskUse::Observed, ..contract.clone() })
+        && fits(&model, &cells, LEFT_BY_FORM)
+    {
+        result.fit = at_scale(&model, &cells);
+        return Some(explained(evidence, result, model, &cells, Vec::new(), false));
+    }
+    for (model, cells, causes) in trials {
         let mut scales = expected_names.to_vec();
         let start = Model { scale: contract.scale, ..model.clone() };
         scales.extend(search.fit(&start, Start::Grid, &cells, &fewer).map(|fit| fit.scale));
         for scale in scales {
             let trial = Model { scale, ..model.clone() };
-            if compare(&trial, &cells, &few).fits() && compare(&trial, &cells, &every).fits() {
-                result.fit = search.fit(&trial, Start::Contract, &cells, &few).or(result.fit);
+            if !fits(&trial, &cells, LEFT_BY_SCALE) {
+                continue;
+            }
+            // Also among scales that all fit, the contract's among them or not, none is named.
+            if let Some(fit) = search.fit(&trial, Start::Contract, &cells, &few)
+                && fit.standard_error <= NAMED_SCALE_ERROR * fit.scale.abs()
+                && (fit.scale - contract.scale).abs() > 8.0 * fit.standard_error
+            {
+                result.fit = Some(fit);
                 return Some(explained(evidence, result, trial, &cells, causes, true));
             }
         }
@@ -143,107 +192,12 @@ fn explained(
     result
 }
 
-/// The contract's relatives, likeliest first.
-fn trials(evidence: &Evidence<'_>, contract: &Model) -> Vec<(Model, Cells, Vec<Cause>)> {
-    let mut trials = vec![(contract.clone(), Cells::Contract, Vec::new())];
-    let own = |cells: Cells| match cells {
-        Cells::Contract => (contract.clone(), Cells::Contract, Vec::new()),
-        Cells::Ignored => (Model { mask: MaskUse::Ignored, ..contract.clone() }, Cells::Ignored, Vec::new()),
-        Cells::Inverted => (Model { mask: MaskUse::Inverted, ..contract.clone() }, Cells::Inverted, Vec::new()),
-        Cells::Shape(shape) => (Model { mask: MaskUse::Observed, ..contract.clone() }, Cells::Shape(shape), Vec::new()),
-    };
-    let (n, m) = (evidence.queries, evidence.keys);
-    let hides = evidence.visible.visible_share() < 1.0;
-    if hides {
-        trials.push(own(Cells::Ignored));
-        trials.push(own(Cells::Inverted));
-        for (hidden, cause) in [(Hidden::Multiplied, Cause::Multiplied), (Hidden::ZeroedAfter, Cause::ZeroedAfter)] {
-            trials.push((Model { hidden, ..contract.clone() }, Cells::Contract, vec![cause]));
-        }
-    }
-    let placements = if n == m { vec![Placement::Square] } else { vec![Placement::TopLeft, Placement::BottomRight] };
-    for &placement in &placements {
-        trials.push(own(Cells::Shape(Shape::Causal { placement })));
-        trials.push(own(Cells::Shape(Shape::StrictlyCausal { placement })));
-    }
-    trials.push(own(Cells::Shape(Shape::Transposed { diagonal: true })));
-    if let Some(window) = evidence.window {
-        for keys in [window + 1, window.saturating_sub(1).max(1)] {
-            for &placement in &placements {
-                trials.push(own(Cells::Shape(Shape::Window { keys, placement })));
-            }
-        }
-    }
-    match contract.cap {
-        Some(Cap::Tanh(cap)) => {
-            for other in [None, Some(Cap::FactorAfter(cap)), Some(Cap::TimesTanh(cap))] {
-                trials.push((Model { cap: other, ..contract.clone() }, Cells::Contract, vec![Cause::Cap(other)]));
-            }
-        }
-        _ => {
-            let caps = [50.0, 30.0, 20.0].map(|cap| Some(Cap::Tanh(cap)));
-            trials.extend(caps.map(|cap| (Model { cap, ..contract.clone() }, Cells::Contract, vec![Cause::Cap(cap)])));
-        }
-    }
-    if evidence.has_bias {
-        let ignored = Model { bias: 0.0, ..contract.clone() };
-        trials.push((ignored, Cells::Contract, vec![Cause::Bias(0.0, 0.0)]));
-        let scaled = Model { bias: contract.scale, ..contract.clone() };
-        trials.push((scaled, Cells::Contract, vec![Cause::Bias(contract.scale, 0.0)]));
-    }
-    if contract.alibi != 0.0 {
-        trials.push((Model { alibi: 0.0, ..contract.clone() }, Cells::Contract, vec![Cause::Alibi(0.0, 0.0)]));
-    }
-    if contract.sink.is_some() {
-        trials.push((Model { sink: None, ..contract.clone() }, Cells::Contract, vec![Cause::Sink(None)]));
-    }
-    trials
-}
-
-fn mark(row: &mut RowBuffer, cells: &Cells, evidence: &Evidence<'_>) {
-    if let Cells::Shape(shape) = cells {
-        let query = row.view(&evidence.key_norms).query;
-        let visible = shape.visible(query, evidence.queries, evidence.keys);
-        row.observed = Some((0..evidence.keys).map(|key| visible.contains(&key)).collect());
-    }
-}
-
-fn support(evidence: &Evidence<'_>, cells: &Cells) -> Support {
-    let (n, m) = (evidence.queries, evidence.keys);
-    let mut observed = vec![false; n * m];
-    let (mut leaked, mut lost, mut hidden_cells, mut first) = (0, 0, 0, None);
-    let mut visible = vec![false; m];
-    for (query, row) in observed.chunks_mut(m.max(1)).enumerate() {
-        match evidence.visible.row(query) {
-            VisibleKeys::Cells(cells) => visible.copy_from_slice(cells),
-            VisibleKeys::Range(range) => {
-                visible.fill(false);
-                visible[range].fill(true);
-            }
-        }
-        match cells {
-            Cells::Contract => row.copy_from_slice(&visible),
-            Cells::Ignored => row.fill(true),
-            Cells::Inverted => row.iter_mut().zip(&visible).for_each(|(cell, &visible)| *cell = !visible),
-            Cells::Shape(shape) => row[shape.visible(query, n, m)].fill(true),
-        }
-        for (key, (&shown, &visible)) in row.iter().zip(&visible).enumerate() {
-            leaked += usize::from(shown && !visible);
-            lost += usize::from(visible && !shown);
-            hidden_cells += usize::from(!visible);
-            if shown != visible {
-                first.get_or_insert((query, key));
-            }
-        }
-    }
-    Support {
-        observed: Mask::from_cells(n, m, observed).compact(),
-        leaked,
-        lost,
-        first: first.unwrap_or((0, 0)),
-        leaked_weight: leaked as f64 / (n * m).max(1) as f64,
-        hidden_cells,
-    }
+/// Scales that are tried where only the output is there.
+pub fn likely_scales(sizes: &Sizes) -> Vec<f64> {
+    let d = sizes.width as f64;
+    let mut scales = vec![1.0, 1.0 / d, 1.0 / d.sqrt(), d.sqrt()];
+    scales.push(1.0 / (d * sizes.heads as f64).sqrt());
+    scales
 }
 
 /// Where the search for a scale begins.
@@ -301,9 +255,14 @@ impl Search<'_> {
             |scale: f64| -> f64 { scaled(scale, start).iter().zip(&observed).map(|(a, b)| (a - b).powi(2)).sum() };
         let mut model = start.clone();
         if from == Start::Grid {
-            let grid = (-12..=12).map(|step| start.scale * 2f64.powf(f64::from(step) / 2.0));
-            let tried = grid.map(|scale| (scale, squares_at(scale)));
-            model.scale = tried.min_by(|a, b| a.1.total_cmp(&b.1))?.0;
+            let grid = (-GRID_STEPS..=GRID_STEPS).map(|step| (step, start.scale * 2f64.powf(f64::from(step) / 2.0)));
+            let tried = grid.map(|(step, scale)| (step, scale, squares_at(scale)));
+            let (step, scale, _) = tried.min_by(|a, b| a.2.total_cmp(&b.2))?;
+            // At the end of the range nothing says that the minimum is there: rows that are saturated, or even, at any scale beyond.
+            if step.abs() == GRID_STEPS {
+                return None;
+            }
+            model.scale = scale;
         }
         let (mut squares, mut slope_squares) = (0.0, 0.0f64);
         for _ in 0..20 {
@@ -327,6 +286,10 @@ impl Search<'_> {
             if step.abs() <= 1e-12 * model.scale.abs() {
                 break;
             }
+        }
+        let reach = 2f64.powf(f64::from(GRID_STEPS) / 2.0);
+        if from == Start::Grid && !(start.scale.abs() / reach..start.scale.abs() * reach).contains(&model.scale.abs()) {
+            return None;
         }
         let entries = observed.len();
         let rounding = evidence.precisions.output.unit_roundoff() * self.values.root_mean_square;

@@ -26,3 +26,4 @@ mod real;
 mod scale;
 mod sound;
 mod training;
+mod undeclared;

@@ -239,3 +239,47 @@ fn the_checks_of_two_dumps_have_their_explanations() {
     let run = attn("audit --explain nothing");
     assert!(run.stderr.contains("agreement") && !run.stderr.contains("agreement_q"), "{}", run.stderr);
 }
+
+#[test]
+fn what_would_overwrite_or_hide_an_input_is_refused() {
+    let folder = folder();
+    let path = folder.path().join("a.safetensors");
+    save_attention(&path, 0.5);
+    save(&folder.path().join("q.safetensors"), DType::F32, &[("q", &[1, 2, 3, 4], &numbers(7, 24))]);
+    let before = std::fs::read(&path).expect("the dump");
+    for (line, words) in [
+        (
+            "audit a.safetensors --format csv -o ./a.safetensors",
+            "--output ./a.safetensors: is also a file that is read",
+        ),
+        ("audit q.safetensors --against a.safetensors --format csv -o a.safetensors", "is also a file that is read"),
+        ("audit a.safetensors q.safetensors", "q.safetensors: q: a.safetensors has it too"),
+        ("audit --causal bottom-right a.safetensors", "write --causal=bottom-right"),
+        (
+            "audit a.safetensors --padding-kind ignore",
+            "--padding-kind ignore: must be keep (1 = real) or hide (1 = padding)",
+        ),
+    ] {
+        let run = attn_in(folder.path(), line);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{line}");
+        assert!(run.stderr.contains(words), "{line}: {}", run.stderr);
+    }
+    assert_eq!(std::fs::read(&path).expect("the dump"), before);
+}
+
+#[test]
+fn grouped_keys_agree_with_the_same_keys_repeated() {
+    let folder = folder();
+    let (q, k) = (numbers(1, 2 * 3 * 4), numbers(2, 5 * 4));
+    let twice = [k.clone(), k.clone()].concat();
+    let other = [k.clone(), numbers(9, 5 * 4)].concat();
+    for (name, heads, keys) in [("one", 1, &k), ("two", 2, &twice), ("other", 2, &other)] {
+        let path = folder.path().join(format!("{name}.safetensors"));
+        save(&path, DType::F32, &[("q", &[1, 2, 3, 4], &q), ("k", &[1, heads, 5, 4], keys)]);
+    }
+    for (file, reference, code) in [("one", "two", 0), ("two", "one", 0), ("one", "other", 1)] {
+        let run =
+            attn_in(folder.path(), &format!("audit {file}.safetensors --against {reference}.safetensors --quiet"));
+        assert_eq!(run.code, Some(code), "{file} {reference} {}", run.stdout);
+    }
+}

@@ -8,13 +8,15 @@ use crate::diagnosis::finding::{Check, Finding, Verdict, significant};
 pub const EXPLANATION: &str = "\
 Are weights 0 at random and the others scaled up?
 Formula: entries are 0 where the softmax is not, with share p, and the others are 1/(1 − p) times the softmax, the same factor in every row.
-Verdict: FAIL (evaluation is random) unless --dropout P declares it; then the factor must be 1/(1 − P).
-Blind spots: heads so small that nothing was dropped; then the factor shows under `normalisation`.";
+Verdict: FAIL (evaluation is random) unless --dropout P declares it; then each weight must be 0 or 1/(1 − P) times the softmax, and the number of zeros \
+within 6 standard deviations, and one, of the binomial's.
+CANNOT TELL: --dropout P with the output alone, where the weights cannot be recovered: which were dropped is not in the file.
+Blind spots: undeclared, heads so small that nothing was dropped; then the factor shows under `normalisation`. Which weights were dropped is not judged.";
 
 /// What zeros and factor say.
 pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
-    let Some((share, factor)) = context.causes().iter().find_map(|cause| match cause {
-        Cause::Dropout { share, factor } => Some((*share, *factor)),
+    let Some((share, factor, cells)) = context.causes().iter().find_map(|cause| match cause {
+        Cause::Dropout { share, factor, cells } => Some((*share, *factor, *cells)),
         _ => None,
     }) else {
         return match context.contract.dropout {
@@ -37,7 +39,15 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     // The factor is exact up to rounding of the weights.
     let close =
         |declared: f64| (p - declared).abs() <= 1e-3 + 8.0 * context.evidence.precisions.weights.unit_roundoff();
+    // 6 standard deviations: 2 in 10⁹ heads; one more for so few that the normal law does not hold.
+    let likely = |declared: f64| {
+        let cells = cells as f64;
+        (share - declared).abs() * cells <= 6.0 * (cells * declared * (1.0 - declared)).sqrt() + 1.0
+    };
     let (verdict, cause) = match context.contract.dropout {
+        Some(declared) if close(declared) && !likely(declared) => {
+            (Verdict::Fail, "the weights are scaled up by the declared probability and dropped with another one")
+        }
         Some(declared) if close(declared) => (Verdict::Pass, "as declared: these weights are random"),
         Some(_) => (Verdict::Fail, "another probability than the declared one"),
         None => (

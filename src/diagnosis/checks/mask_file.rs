@@ -80,14 +80,18 @@ fn declared_against_file(context: &HeadContext<'_>, declared: &Mask, file: &Mask
         // A mask that hides nothing does not contradict a causal flag: both are combined.
         return None;
     }
-    let combined = shown > 0 && hidden_past == 0 && diagonal == 0;
-    if combined
-        && !context.causes().iter().any(|cause| matches!(cause, Cause::Support(_)))
-        && context.weights_are_right()
-    {
+    // The contract is the conjunction of both: where the weights follow it, or there are none to follow anything, a mask that shows
+    // future keys is one of padding, documents or the like. Only a triangle is itself meant to be causal.
+    let is_triangle =
+        matches!(pattern.shape, Shape::StrictlyCausal { .. } | Shape::Transposed { .. } | Shape::Causal { .. });
+    let follows = context.explanation.is_none_or(|explanation| {
+        explanation.contract_misfit.fits()
+            || explanation.causes.iter().all(|cause| matches!(cause, Cause::Dropout { .. } | Cause::Scale))
+    });
+    if !own_hidden && (follows && !is_triangle || matches!(pattern.shape, Shape::Padding { .. })) {
         return None;
     }
-    if matches!(pattern.shape, Shape::Padding { .. }) {
+    if matches!(pattern.shape, Shape::Causal { .. }) && context.weights_are_right() {
         return None;
     }
     let share = |part: usize, of: usize| format!("{:.0} %", 100.0 * part as f64 / of.max(1) as f64);

@@ -143,7 +143,13 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     let compare = |against| compare_output(context.evidence, against, &packed, output, &every_row, &|_| {});
     let has_weights = context.head.weights.is_some() && !context.recovered;
     if !has_weights {
-        let Some(explanation) = context.explanation else { return Vec::new() };
+        let Some(explanation) = context.explanation else {
+            let words = "which weights were dropped is not in the file: the output of training cannot be recomputed";
+            let unknown = context.contract.dropout.is_some_and(|p| p > 0.0);
+            return Vec::from_iter(
+                unknown.then(|| context.finding(Check::Output, Verdict::CannotTell, "dropout", words)),
+            );
+        };
         if explanation.causes.contains(&Cause::Unexplained) {
             return vec![unexplained(context, &explanation.contract_misfit)];
         }

@@ -31,6 +31,7 @@ mod weights;
 use std::collections::BTreeMap;
 
 use super::arrays::{Array, Role};
+use super::checks::key_head;
 use super::contract::Contract;
 use super::finding::{Check, Finding, Verdict, joined};
 use super::naming::Sizes;
@@ -110,6 +111,25 @@ pub fn compare(own: &Dump, reference: &Dump, progress: &dyn Fn(usize, usize)) ->
         }
     }
     Ok(Comparison { findings: joined(findings), batches: pairs.len(), heads })
+}
+
+/// Repeats keys and values of grouped heads where the other dump has them repeated already: the same attention, dumped before and
+/// after that.
+pub fn repeat_grouped_heads(own: &mut Dump, reference: &mut Dump) {
+    for role in [Role::Keys, Role::Values, Role::KeysBeforeRotation] {
+        let heads = |dump: &Dump| dump.arrays.get(&role).map(|array| array.shape[1]);
+        let (Some(a), Some(b)) = (heads(own), heads(reference)) else { continue };
+        let (fewer, more) = (a.min(b), a.max(b));
+        if fewer == more || fewer == 0 || more % fewer != 0 {
+            continue;
+        }
+        let dump = if a < b { &mut *own } else { &mut *reference };
+        let order = *dump.contract.groups.value();
+        if let Some(Array { shape: [batches, _, rows, columns], read }) = dump.arrays.remove(&role) {
+            let repeated = move |batch: usize, head: usize| read(batch, key_head(head, more, fewer, order));
+            dump.arrays.insert(role, Array { shape: [batches, more, rows, columns], read: Box::new(repeated) });
+        }
+    }
 }
 
 /// Arrays that one dump alone has.

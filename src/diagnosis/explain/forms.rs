@@ -16,7 +16,7 @@ const CAP_CELLS: usize = 1 << 15;
 const FORM_CELLS: usize = 1 << 17;
 
 /// Caps of published models (50 and 30 in Gemma 2) and round numbers about them.
-const LIKELY_CAPS: [f64; 11] = [50.0, 30.0, 20.0, 15.0, 10.0, 5.0, 100.0, 8.0, 25.0, 2.0, 1.0];
+pub(crate) const LIKELY_CAPS: [f64; 11] = [50.0, 30.0, 20.0, 15.0, 10.0, 5.0, 100.0, 8.0, 25.0, 2.0, 1.0];
 
 /// Stage 1: the form whose residuals rounding explains.
 pub(super) fn right_form(

@@ -197,7 +197,7 @@ fn totals(evidence: &Evidence<'_>, rows: &[&RowBuffer], model: &mut Model, cause
         let misfit = compare_kept(evidence, &trial);
         if misfit.fits() {
             *model = trial;
-            causes.push(if zeros > 0 { Cause::Dropout { share, factor } } else { Cause::Factor(factor) });
+            causes.push(if zeros > 0 { Cause::Dropout { share, factor, cells } } else { Cause::Factor(factor) });
             return Some(misfit);
         }
     }
@@ -230,6 +230,31 @@ fn totals(evidence: &Evidence<'_>, rows: &[&RowBuffer], model: &mut Model, cause
         }
     }
     None
+}
+
+/// The contract's weights after the declared dropout, if that gives them: each is 0 or 1/(1 − p) times the softmax. Nothing is inferred
+/// from zeros, so that a few keys are enough, and rows where nothing (or all) was dropped are as good as others.
+pub(super) fn declared_dropout(evidence: &Evidence<'_>, contract: &Model) -> Option<(Cause, Model, Misfit)> {
+    let factor = 1.0 / (1.0 - evidence.dropout?);
+    let model = Model { factor, ..contract.clone() };
+    let misfit = compare_kept(evidence, &model);
+    if !misfit.fits() {
+        return None;
+    }
+    let underflow = evidence.precisions.floor;
+    let counts = evidence.map_rows(&evidence.every_row(), model.columns(), |row, scratch| {
+        let view = row.view(&evidence.key_norms);
+        if view.is_broken() || !view.has_keys() {
+            return (0usize, 0usize);
+        }
+        let [logits, predicted, _] = &mut *scratch;
+        model.weights(&view, logits, predicted);
+        let could = predicted.iter().zip(view.weights).filter(|(expected, _)| **expected > 64.0 * underflow);
+        could.fold((0, 0), |(cells, zeros), (_, &weight)| (cells + 1, zeros + usize::from(weight == 0.0)))
+    });
+    let (cells, zeros) = counts.into_iter().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+    let share = zeros as f64 / cells.max(1) as f64;
+    Some((Cause::Dropout { share, factor, cells }, model, misfit))
 }
 
 /// Compares weights that are not 0: what dropout left.
