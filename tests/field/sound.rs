@@ -84,6 +84,54 @@ fn file_of(seed: u64) -> File {
     }
 }
 
+/// A sound file of seed `seed` of which not everything was declared, or that cannot be judged whole: a mask in the file and a causal
+/// one, declared or not; declared dropout; an undeclared causal mask in a lone output.
+fn undeclared_file_of(seed: u64) -> File {
+    let mut draws = Draws(seed ^ 0x5eed);
+    let sizes = [2, 3, 5, 7, 13, 23, 37];
+    let tokens = sizes[draws.below(7)];
+    let shape = Shape::of(1 + draws.below(2), 1 + draws.below(3), tokens, tokens, [4, 8, 16, 31][draws.below(4)]);
+    let storage = [Storage::F64, Storage::F32, Storage::F16, Storage::Bf16][draws.below(4)];
+    let scale = 1.0 / (shape.width as f64).sqrt();
+    let kind = draws.below(3);
+    let (real, document) = (1 + draws.below(tokens), 1 + draws.below(tokens));
+    let is_document = draws.below(2) == 0;
+    let shown_by_file = |i: usize, j: usize| if is_document { i / document == j / document } else { j < real };
+    let is_visible = |i: usize, j: usize| j <= i && (kind != 0 || shown_by_file(i, j));
+    let case = Case::draw(draws.bits(), shape, storage);
+    let mut case = case.attend(&|_, _, i, j, raw| if is_visible(i, j) { scale * raw } else { f64::NEG_INFINITY });
+    let causal = |file: File| file.contract(|contract| contract.causal = Some(Declared::Default(Alignment::TopLeft)));
+    match kind {
+        0 => {
+            let cell = |at: usize| f64::from(u8::from(shown_by_file(at / tokens, at % tokens)));
+            let mask = (0..tokens * tokens).map(cell).collect();
+            let file = case.file().with(Role::Mask, [1, 1, tokens, tokens], Storage::F32, mask);
+            if draws.below(2) == 0 { causal(file) } else { file }
+        }
+        1 => {
+            let p = [0.01, 0.1, 0.3, 0.5][draws.below(4)];
+            for weight in &mut case.p {
+                *weight = if draws.uniform() < p { 0.0 } else { storage.round(*weight / (1.0 - p)) };
+            }
+            case.o = case.times_values(&case.p);
+            let file = causal(case.file()).contract(|contract| contract.dropout = Some(p));
+            if draws.below(2) == 0 { file } else { file.without(Role::Weights) }
+        }
+        _ => case.file().without(Role::Weights),
+    }
+}
+
+#[test]
+fn tensors_of_which_something_was_not_declared_never_raise_a_fail() {
+    let failed: Vec<String> = (0..RUNS / 15)
+        .filter_map(|seed| {
+            let audit = undeclared_file_of(seed).audit();
+            (audit.count(Verdict::Fail) > 0).then(|| format!("seed {seed}\n{}", shown(&audit)))
+        })
+        .collect();
+    assert!(failed.is_empty(), "{} raised a FAIL\n{}", failed.len(), failed[..failed.len().min(12)].join("\n\n"));
+}
+
 /// Seeds that raised an alarm once: lone outputs in half types and with a nearly singular V, rows without keys, tiny masks.
 const PAST_ALARMS: [u64; 16] = [52, 58, 247, 281, 820, 920, 1604, 3736, 4276, 4429, 4614, 5766, 6495, 8038, 9163, 9257];
 

@@ -32,7 +32,8 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
         findings.push(unexplained(context));
         return findings;
     }
-    if !misfit.fits() || !explanation.causes.is_empty() {
+    // Dropped weights are far from the softmax without any rounding.
+    if !misfit.fits() || !explanation.causes.is_empty() || context.evidence.dropout.is_some() {
         return findings;
     }
     let (own, plain) = root_mean_squares(context);

@@ -356,7 +356,9 @@ fn row_support(evidence: &Evidence<'_>, view: &RowView<'_>, model: &Model, rever
         let visible = view.visible[key];
         let has_weight = view.weights[key] > 2.0 * underflow;
         let is_expected = shows(key);
-        let seen = has_weight || (!is_expected && visible);
+        // A weight of 0 that should be a few underflows is hidden or is not: as hidden it is what is predicted.
+        let may_underflow = fitted.as_ref().is_some_and(|fitted| fitted.logits[key] <= least - 16f64.ln());
+        let seen = has_weight || (visible && !is_expected && may_underflow);
         found.observed[key] = seen;
         found.hidden_cells += usize::from(!visible && is_expected);
         if seen != visible {
