@@ -1,7 +1,7 @@
 //! `attn audit`: what is wrong with my attention?
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -22,7 +22,7 @@ use crate::diagnosis::summary::HeadSummary;
 use crate::experiment::progress::Progress;
 use crate::report::findings::{FindingRow, HeadRow, Layout, write};
 use crate::report::json::Run;
-use crate::report::{AtomicFile, Format, stdout, table};
+use crate::report::{AtomicFile, stdout, table};
 
 /// Columns of text of a table in a file.
 const FILE_WIDTH: usize = 120;
@@ -44,19 +44,14 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
     }
     let contract = contract(typed)?;
     let kind = mask_kind(typed)?;
-    let format = typed
-        .format
-        .as_deref()
-        .map(|text| config::option("--format", text, |text| text.parse::<Format>().map_err(|e| e.to_string())));
     let path = Path::new(&typed.output);
     let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
-    let format = Format::choose(format.transpose()?, path.as_deref(), std::io::stdout().is_terminal())?;
-    if let Some(path) = &path {
-        let meant = config::file_meant(path);
-        if typed.files.iter().chain(&typed.against).any(|input| config::file_meant(Path::new(input)) == meant) {
-            bail!("--output {}: is also a file that is read; name another", path.display());
-        }
-    }
+    let format = config::format(typed.format.as_deref(), path.as_deref())?;
+    config::refuse_results_in_place_of_inputs(
+        path.as_deref().map(|path| ("--output", path)),
+        typed.files.iter().chain(&typed.against).map(Path::new),
+        "is also a file that is read",
+    )?;
     let mut file = path.as_deref().map(AtomicFile::create).transpose().context("--output")?;
     let Rows { findings, heads, remarks } = if typed.against.is_empty() {
         rows(typed, &contract, kind)?

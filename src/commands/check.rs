@@ -69,14 +69,14 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
     };
     let heading = Heading { suite: name, false_alarm: suite.false_alarm, run };
     destinations.write(&heading, &checked, &rows, format)?;
-    if destinations.has_output() && !typed.quiet {
+    if output.is_some() && !typed.quiet {
         simulate::say(&Count::of(&rows).sentence());
     }
     destinations.commit()?;
     for kept in checked.iter_mut().filter_map(|checked| checked.trials.take()) {
         kept.keep().map_err(|error| anyhow!("--per-trial: {}", file::reason(&error)))?;
     }
-    if typed.output == "-" {
+    if output.is_none() {
         stdout::print(|output| claims::write(format, &heading, &rows, &Layout::of_stdout(None), output))?;
     }
     Ok(match Count::of(&rows).worst() {
@@ -162,22 +162,18 @@ type Before = Option<(PathBuf, std::result::Result<PerTrial, String>)>;
 
 /// What is read must not be overwritten by what is written: it would be compared with itself, or be lost.
 fn refuse_to_overwrite(typed: &CheckArguments, suite: &Suite, runner: &Runner, before: &[Before]) -> Result<()> {
-    let mut read: Vec<PathBuf> = before.iter().flatten().map(|(path, _)| config::file_meant(path)).collect();
-    read.extend(typed.suite.as_deref().map(|path| config::file_meant(Path::new(path))));
+    let read = before.iter().flatten().map(|(path, _)| path.as_path()).chain(typed.suite.as_deref().map(Path::new));
     let of_trials = suite.items.iter().filter(|item| item.kind() == Kind::Simulation);
     let kept = runner.per_trial.iter().flat_map(|folder| of_trials.clone().map(|item| folder.join(item.file_name())));
+    let kept: Vec<PathBuf> = kept.collect();
     let named = [
         ("--output", Some(typed.output.as_str())),
         ("--junit", typed.junit.as_deref()),
         ("--markdown", typed.markdown.as_deref()),
     ];
-    let named = named.into_iter().filter_map(|(name, path)| Some((name, PathBuf::from(path?))));
-    for (name, path) in named.chain(kept.map(|path| ("--per-trial", path))) {
-        if read.contains(&config::file_meant(&path)) {
-            bail!("{name} {}: is read by this check and would be overwritten; name another", path.display());
-        }
-    }
-    Ok(())
+    let named = named.into_iter().filter_map(|(name, path)| Some((name, Path::new(path?))));
+    let written = named.chain(kept.iter().map(|path| ("--per-trial", path.as_path())));
+    config::refuse_results_in_place_of_inputs(written, read, "is read by this check and would be overwritten")
 }
 
 fn checked<'a>(items: &'a [Item], before: &[Before], runner: &Runner, quiet: bool) -> Vec<Checked<'a>> {
@@ -212,16 +208,7 @@ impl Destinations {
                 bail!("{name} -: must name a file, standard output is for the claims");
             }
         }
-        for (at, (first, path)) in named.iter().enumerate() {
-            for (second, other) in &named[at + 1..] {
-                if let (Some(path), Some(other)) = (path, other)
-                    && config::file_meant(path) == config::file_meant(other)
-                    && *path != Path::new("/dev/null")
-                {
-                    bail!("{second} {}: is also the file of {first}; name two files", other.display());
-                }
-            }
-        }
+        config::refuse_one_file_for_two_results(&named)?;
         let open = |name: &str, path: Option<&Path>| {
             path.map(AtomicFile::create).transpose().with_context(|| name.to_string())
         };
@@ -231,10 +218,6 @@ impl Destinations {
             junit: open("--junit", junit)?,
             markdown: open("--markdown", markdown)?,
         })
-    }
-
-    fn has_output(&self) -> bool {
-        self.output.is_some()
     }
 
     fn write(&mut self, heading: &Heading, checked: &[Checked], rows: &[ClaimRow], format: Format) -> Result<()> {

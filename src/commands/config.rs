@@ -10,7 +10,7 @@ use crate::attention::{Precision, Scale};
 use crate::cli::shared::SharedArguments;
 use crate::experiment::{ErrorRates, InputLaw, LARGEST_TRIALS, Shard, Sizes};
 use crate::report::Format;
-use crate::report::format::FormatError;
+use crate::report::format::{FormatError, is_stdout};
 use crate::report::plot::PictureFormat;
 
 /// A checked simulation: what to draw, what to run, how sure to be, where the result goes.
@@ -150,7 +150,11 @@ impl Targets {
     /// No two results in one place, and a picture of a type that is known.
     pub(super) fn check(&self) -> Result<()> {
         self.refuse_standard_output_for_further_results()?;
-        self.refuse_one_file_for_two_results()?;
+        refuse_one_file_for_two_results(&[
+            ("--output", self.output.as_deref()),
+            ("--per-trial", self.per_trial.as_deref()),
+            ("--plot", self.plot.as_deref()),
+        ])?;
         self.plot.as_deref().map(PictureFormat::of_path).transpose()?;
         Ok(())
     }
@@ -164,24 +168,38 @@ impl Targets {
         }
         Ok(())
     }
+}
 
-    /// Two results in one file would overwrite each other.
-    fn refuse_one_file_for_two_results(&self) -> Result<()> {
-        let named = [("--output", &self.output), ("--per-trial", &self.per_trial), ("--plot", &self.plot)];
-        for (i, (first, path)) in named.iter().enumerate() {
-            for (second, other) in &named[i + 1..] {
-                let (Some(path), Some(other)) = (path, other) else { continue };
-                if file_meant(path) == file_meant(other) && path != Path::new("/dev/null") {
-                    bail!("{second} {}: is also the file of {first}; name two files", other.display());
-                }
+/// Two results in one file would overwrite each other; `named` are options and the files they name.
+pub(super) fn refuse_one_file_for_two_results(named: &[(&str, Option<&Path>)]) -> Result<()> {
+    for (i, (first, path)) in named.iter().enumerate() {
+        for (second, other) in &named[i + 1..] {
+            let (Some(path), Some(other)) = (*path, *other) else { continue };
+            if file_meant(path) == file_meant(other) && path != Path::new("/dev/null") {
+                bail!("{second} {}: is also the file of {first}; name two files", other.display());
             }
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// A result would destroy what is read if it got its name; `what` says what the files that are read are.
+pub(super) fn refuse_results_in_place_of_inputs<'a>(
+    results: impl IntoIterator<Item = (&'a str, &'a Path)>,
+    inputs: impl IntoIterator<Item = &'a Path>,
+    what: &str,
+) -> Result<()> {
+    let inputs: Vec<PathBuf> = inputs.into_iter().map(file_meant).collect();
+    for (option, path) in results {
+        if !is_stdout(path) && inputs.contains(&file_meant(path)) {
+            bail!("{option} {}: {what}; name another", path.display());
+        }
+    }
+    Ok(())
 }
 
 /// The file that a path means, whatever links and dots lead to it; a file that is not there yet by its folder.
-pub(super) fn file_meant(path: &Path) -> PathBuf {
+fn file_meant(path: &Path) -> PathBuf {
     let in_its_folder = || {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Some(folder.canonicalize().ok()?.join(path.file_name()?))

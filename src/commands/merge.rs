@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use csv::StringRecord;
 
-use super::config::file_meant;
+use super::config::refuse_results_in_place_of_inputs;
 use crate::experiment::per_trial::read::{End, TRUNCATED};
-use crate::report::{command_line, file, format};
+use crate::report::{command_line, file};
 
 /// The invocation that all files name.
 ///
@@ -43,13 +43,12 @@ pub fn common_invocation(files: &[PathBuf]) -> Result<String> {
 /// # Errors
 /// Option, value and rule.
 pub fn refuse_results_in_place_of_shards(files: &[PathBuf], results: &[(&str, Option<&str>)]) -> Result<()> {
-    for (option, result) in results {
-        let Some(result) = result.filter(|result| !format::is_stdout(Path::new(result))) else { continue };
-        if files.iter().any(|file| file_meant(file) == file_meant(Path::new(result))) {
-            bail!("{option} {result}: is one of the files that are merged; name another");
-        }
-    }
-    Ok(())
+    let results = results.iter().filter_map(|(option, result)| Some((*option, Path::new((*result)?))));
+    refuse_results_in_place_of_inputs(
+        results,
+        files.iter().map(PathBuf::as_path),
+        "is one of the files that are merged",
+    )
 }
 
 /// The invocation in the first row; None where there is no row: a shard of fewer trials than shards.

@@ -9,7 +9,7 @@ use super::json::Run;
 use super::number::{exact_or_empty, probability, significant};
 use super::record::Record;
 use super::table::{Colour, Layout, paragraph};
-use super::{Format, csv, json};
+use super::{Format, csv, json, markdown};
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -340,7 +340,7 @@ fn line(row: &ClaimRow) -> String {
     text + "|"
 }
 
-/// Text that cannot end a cell.
+/// Text of the user's as a cell.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace(['\n', '\r'], " ").replace('<', "&lt;")
+    markdown::cell(text).replace('\r', " ").replace('<', "&lt;")
 }

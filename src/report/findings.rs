@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Format;
 use super::json::Run;
+use super::markdown::cell;
 use super::number::{exact_or_empty, significant};
 use super::table::{Colour, paragraph};
 
@@ -340,7 +341,6 @@ fn push_heads(text: &mut String, heads: &[&HeadRow]) {
 }
 
 fn markdown(findings: &[FindingRow]) -> String {
-    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
     let mut text = String::from(
         "| group | verdict | check | where | measured | expected | unit | explanation |\n|---|---|---|---|---|---|---|---|\n",
     );

@@ -63,6 +63,11 @@ pub fn write(rows: &[Row], false_alarm: Option<f64>, mut output: impl Write) -> 
     output.flush()
 }
 
+/// Text of our own, which holds no mark-up, as a cell: a bar or a line break would end it.
+pub(crate) fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
 /// Writes a table of escaped texts and an empty line; columns in which every row is empty are left out.
 pub(crate) fn table(headings: &[(&str, Alignment)], cells: &[Vec<String>], output: &mut impl Write) -> io::Result<()> {
     let shown: Vec<usize> =

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::json::Run;
+use super::markdown::cell;
 use super::number::{exact_or_empty, significant};
 use super::table::{Colour, Layout, paragraph};
 use super::{Format, Record, csv, json};
@@ -188,7 +189,6 @@ fn coloured(verdict: &str, colour: Colour) -> (&'static str, String) {
 }
 
 fn markdown(rows: &[ProbeRow]) -> String {
-    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
     let number = |value: Option<f64>| value.map_or(String::new(), |value| significant(value, 3));
     let mut text = String::from(
         "| capability | case | verdict | array | error | bound | ratio | cause | explanation |\n|---|---|---|---|---:|---:|---:|---|---|\n",

@@ -54,7 +54,6 @@ pub fn read(item: &Item, json: &str) -> Result<Results, String> {
         Kind::Audit => (of_findings(item, &from_value(rows)?), Vec::new()),
         Kind::Probe => (from_value(rows)?.iter().filter_map(|row| of_case(item, row)).collect(), Vec::new()),
     };
-    claims.iter_mut().for_each(|claim| claim.seed = seed);
     let mut claims = match item.expect {
         Expect::Upheld if !claims.iter().any(|row| row.verdict != ClaimVerdict::Noted) => {
             let nothing = claim(item, "run", "something is checked", ClaimVerdict::Error);
