@@ -101,17 +101,15 @@ pub fn simulate<E: Experiment>(
         let remarks = remarks(&rows);
         let delivered = destinations.deliver(command, invocation, config, &rows, &remarks, picture)?;
         if delivered == Delivered::WithoutPicture {
-            notes::say(
-                "attn: warning: --plot: no row has a smallest detectable deviation to be drawn in; no picture written",
-            );
+            warn("--plot: no row has a smallest detectable deviation to be drawn in; no picture written");
         }
         if config.output.is_some() && !config.quiet {
-            notes::say(&format!("attn: {}", Summary::of(&rows).sentence(Some(config.rates.false_alarm))));
+            say(&Summary::of(&rows).sentence(Some(config.rates.false_alarm)));
         }
         let status = deliver::exit_status(&rows);
         // Where the rows are data, people still want to read what is wrong.
         if status == ExitStatus::Rejected && config.format.is_data() && !config.quiet {
-            remarks.iter().for_each(|remark| notes::say(&format!("attn: {remark}")));
+            remarks.iter().for_each(|remark| say(remark));
         }
         Ok(status)
     })
@@ -200,10 +198,8 @@ fn note(config: &Config, trials: &[u64], recorded: &Recorded) {
     }
     match (config.trials_from.len(), recorded.trials()) {
         (0, 0) => {}
-        (0, rows) => notes::say(&format!("attn: {rows} trials are there already and are not drawn again")),
-        (files, rows) => {
-            notes::say(&format!("attn: {rows} trials from {files} file{}", if files == 1 { "" } else { "s" }))
-        }
+        (0, rows) => say(&format!("{rows} trials are there already and are not drawn again")),
+        (files, rows) => say(&format!("{rows} trials from {files} file{}", if files == 1 { "" } else { "s" })),
     }
     let (least, most) = (trials.iter().min().unwrap_or(&0), trials.iter().max().unwrap_or(&0));
     let trials = if least == most { least.to_string() } else { format!("{least} to {most}") };
@@ -217,12 +213,10 @@ fn note(config: &Config, trials: &[u64], recorded: &Recorded) {
             config.rates.miss
         ),
     };
-    notes::say(&format!("attn: seed {}, {trials}{planned}", config.seed));
+    say(&format!("seed {}, {trials}{planned}", config.seed));
     if config.law != InputLaw::standard(config.law.entries) {
-        notes::say(
-            "attn: rows of logits are held against the general law for these entries, rows of entries (q_, k_, qk_) \
-             against the derivation's assumptions",
-        );
+        say("rows of logits are held against the general law for these entries, rows of entries (q_, k_, qk_) \
+             against the derivation's assumptions");
     }
 }
 
@@ -250,7 +244,7 @@ pub(super) fn say(text: &str) {
 
 /// One line for what is not as asked but no error.
 pub(super) fn warn(text: &str) {
-    notes::say(&format!("attn: warning: {text}"));
+    say(&format!("warning: {text}"));
 }
 
 /// Bytes of memory, where the system tells.

@@ -1,6 +1,6 @@
 //! `attn probe judge`: answers held against the reference.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use super::process::Completion;
 use super::{ExitStatus, config};
 use crate::cli::probe::{JudgeArguments, ReportArguments};
+use crate::commands::deliver::FILE_WIDTH;
 use crate::experiment::progress::Progress;
 use crate::probe::answer::{self, About, Answer};
 use crate::probe::bound::MULTIPLE;
@@ -20,9 +21,6 @@ use crate::report::probe::{ProbeRow, write};
 use crate::report::table::{Colour, Layout};
 use crate::report::{AtomicFile, Format, stdout};
 
-/// Columns of text of a table in a file.
-const FILE_WIDTH: usize = 100;
-
 /// Where the judgement goes, opened before the work, so that an unwritable file is an error at once.
 pub(super) struct Target {
     format: Format,
@@ -32,12 +30,9 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn open(typed: &ReportArguments) -> Result<Self> {
-        let asked = typed.format.as_deref().map(|text| {
-            config::option("--format", text, |text| text.parse::<Format>().map_err(|error| error.to_string()))
-        });
         let path = Path::new(&typed.output);
         let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
-        let format = Format::choose(asked.transpose()?, path.as_deref(), std::io::stdout().is_terminal())?;
+        let format = config::format(typed.format.as_deref(), path.as_deref())?;
         let file = path.as_deref().map(AtomicFile::create).transpose().context("--output")?;
         Ok(Self { format, file, quiet: typed.quiet })
     }
