@@ -9,7 +9,8 @@ use clap::Args;
 /// cause and what would confirm it.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "What was not declared and leaves the textbook is a WARN that names the option which makes it legal; what contradicts a declaration is a FAIL.\n\n\
+    after_help = "What was not declared and leaves the textbook is a WARN that names the option which makes it legal; what contradicts a declaration is a FAIL, \
+    and so is dropout that was not declared: evaluation must not be random.\n\n\
     Examples:\n  \
     attn audit dump.safetensors                      q, k, p (and v, o, mask, …) by their names\n  \
     attn audit dump.npz --causal --scale 1           what the implementation promises\n  \

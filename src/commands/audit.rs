@@ -180,7 +180,8 @@ fn audited(
         return Ok(Err(joined(sinusoidal_findings(&(table.read)(0, 0)?))));
     }
     let arrays: BTreeMap<_, _> = group.arrays;
-    let source = ArraySource::new(arrays, contract, kind)?;
+    let source = ArraySource::new(arrays, contract, kind)
+        .map_err(|error| format!("{error}; there are {}", group.described.join("; ")))?;
     let audit = audit(&source, contract, &|_, of| progress.advance(1.0 / of as f64))?;
     Ok(Ok((audit,)))
 }

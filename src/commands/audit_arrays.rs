@@ -14,8 +14,11 @@ use crate::tensors::{DType, Order, Tensor, TensorFile, Values, VoidType};
 /// Axes of Q, K, V and O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// (batch, head, token, channel), or fewer from the right.
-    HeadsFirst,
+    /// (batch, head, token, channel), or fewer from the right, at most so many.
+    HeadsFirst {
+        /// 4, or fewer where the user says that Q and K have no batch or no heads.
+        most_axes: usize,
+    },
     /// (batch, token, head, channel).
     TokensFirst,
     /// As `TokensFirst`, and weights and logits (batch, query, key, head), as einsum "bihd,bjhd->bijh" leaves them.
@@ -72,7 +75,9 @@ pub enum Needed {
 /// Unreadable files, names that are not there, no group with what is needed, in one line.
 pub fn groups(typed: &AuditArguments, paths: &[String], needed: Needed) -> Result<Vec<Group>> {
     let layout = match typed.layout.as_deref() {
-        None | Some("bhnd" | "hnd" | "nd") => Layout::HeadsFirst,
+        None | Some("bhnd") => Layout::HeadsFirst { most_axes: 4 },
+        Some("hnd") => Layout::HeadsFirst { most_axes: 3 },
+        Some("nd") => Layout::HeadsFirst { most_axes: 2 },
         Some("bnhd") => Layout::TokensFirst,
         Some("bijh") => Layout::HeadsLast,
         Some(other) => bail!("--layout {other}: must be bhnd, bnhd, bijh, hnd or nd"),
@@ -145,17 +150,22 @@ fn described(
     roles: &BTreeMap<Role, (Arc<TensorFile>, String)>,
     void_is_said: bool,
 ) -> Result<(Vec<String>, Vec<String>)> {
-    let (mut described, mut notices) = (Vec::new(), Vec::new());
+    let mut described = Vec::new();
+    // What holds for several arrays of a file is said once.
+    let mut notices: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
     for (role, (file, name)) in roles {
         let info = file.info(name)?;
         let shape: Vec<String> = info.shape.iter().map(usize::to_string).collect();
-        let is_void = |notice: &&String| notice.contains("void");
         let order = if info.order == Order::Fortran { " (Fortran order)" } else { "" };
         described.push(format!("{role} {name} {} ({}){order}", info.dtype, shape.join(", ")));
-        let told = info.notices.iter().filter(|notice| !(void_is_said && is_void(notice)));
-        notices.extend(told.map(|notice| format!("{}: {name}: {notice}", file.path().display())));
+        let is_void = |notice: &&String| notice.contains("void");
+        for notice in info.notices.iter().filter(|notice| !(void_is_said && is_void(notice))) {
+            notices.entry((file.path().display().to_string(), notice.clone())).or_default().push(name);
+        }
     }
-    Ok((described, notices))
+    let line =
+        |((file, notice), names): ((String, String), Vec<&str>)| format!("{file}: {}: {notice}", names.join(", "));
+    Ok((described, notices.into_iter().map(line).collect()))
 }
 
 fn listed(files: &[Arc<TensorFile>]) -> String {
@@ -171,9 +181,16 @@ fn arrays(roles: &BTreeMap<Role, (Arc<TensorFile>, String)>, layout: Layout) -> 
     };
     let queries = shape_of(Role::Queries)?.unwrap_or_default();
     let keys = shape_of(Role::Keys)?.unwrap_or_default();
+    if let Layout::HeadsFirst { most_axes } = layout {
+        for (role, shape) in [(Role::Queries, &queries), (Role::Keys, &keys)] {
+            if shape.len() > most_axes {
+                bail!("--layout: {role} have the shape {shape:?}, more axes than the layout");
+            }
+        }
+    }
     let heads_and_rows = |shape: &[usize]| match (shape, layout) {
-        ([_, heads, rows, _], Layout::HeadsFirst) | ([_, rows, heads, _], _) => (*heads, *rows),
-        ([heads, rows, _], Layout::HeadsFirst) | ([rows, heads, _], _) => (*heads, *rows),
+        ([_, heads, rows, _], Layout::HeadsFirst { .. }) | ([_, rows, heads, _], _) => (*heads, *rows),
+        ([heads, rows, _], Layout::HeadsFirst { .. }) | ([rows, heads, _], _) => (*heads, *rows),
         ([rows, _], _) => (1, *rows),
         _ => (1, 1),
     };
@@ -265,13 +282,13 @@ fn vectors(
             let read: Read = Box::new(move |_, head| Ok(part(&place.block(&[], rows, columns)?, head * width, width)));
             (read, [1, heads, rows, width])
         }
-        [b, rows, own_heads, width] if layout != Layout::HeadsFirst => {
+        [b, rows, own_heads, width] if !matches!(layout, Layout::HeadsFirst { .. }) => {
             let read: Read = Box::new(move |batch, head| {
                 Ok(part(&place.block(&[batch], rows, own_heads * width)?, head * width, width))
             });
             (read, [b, own_heads, rows, width])
         }
-        [rows, own_heads, width] if layout != Layout::HeadsFirst => {
+        [rows, own_heads, width] if !matches!(layout, Layout::HeadsFirst { .. }) => {
             let read: Read =
                 Box::new(move |_, head| Ok(part(&place.block(&[], rows, own_heads * width)?, head * width, width)));
             (read, [1, own_heads, rows, width])

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use super::audit::Source;
-use super::checks::key_head;
+use super::checks::{Reshape, key_head};
 use super::contract::{Contract, PaddingKind};
 use super::given_mask::MaskKind;
 use super::matrix::{GivenMask, Head, Matrix, Numbers, Storage};
@@ -170,7 +170,7 @@ impl ArraySource {
         let [key_batches, key_heads, m, key_width] = keys;
         if width != key_width {
             let transposed = if m == width { ": K looks transposed".to_string() } else { String::new() };
-            return Err(format!("K is ({m}, {key_width}); Q has d = {width}{transposed}"));
+            return Err(format!("K is ({m}, {key_width}); Q has d = {width}{transposed}; see --layout"));
         }
         if queries.contains(&0) || keys.contains(&0) {
             return Err(format!("queries {queries:?} and keys {keys:?}: an axis of length 0 holds nothing to audit"));
@@ -300,19 +300,20 @@ impl Source for ArraySource {
         self.matrix(Role::Values, batch, key_head.min(heads - 1))
     }
 
-    fn output_without_transpose(&self, batch: usize, head: usize) -> Result<Option<Matrix>, String> {
+    fn output_reshaped(&self, batch: usize, head: usize, order: Reshape) -> Result<Option<Matrix>, String> {
         let Some(array) = self.arrays.get(&Role::Output).filter(|array| array.shape[1] == self.sizes.heads) else {
             return Ok(None);
         };
         let (heads, n) = (self.sizes.heads, self.sizes.queries);
         let width = array.shape[3];
         let all: Vec<Matrix> = (0..heads).map(|other| array.at(batch, other)).collect::<Result<_, _>>()?;
-        // Token t of head h lies where token (h·n + t) / H of head (h·n + t) mod H is read.
-        let cells = (0..n).flat_map(|token| {
-            let at = head * n + token;
-            (0..width).map(move |channel| (at % heads, at / heads, channel))
-        });
-        let numbers = cells.map(|(head, token, channel)| all[head].at(token, channel)).collect();
+        // Where token `token` of the head lies: the head and the token that are read there.
+        let place = |token: usize| match order {
+            Reshape::HeadsToTokens => ((head * n + token) % heads, (head * n + token) / heads),
+            Reshape::TokensToHeads => ((token * heads + head) / n, (token * heads + head) % n),
+        };
+        let cells = (0..n).map(place).flat_map(|(of, at)| (0..width).map(move |channel| (of, at, channel)));
+        let numbers = cells.map(|(of, at, channel)| all[of].at(at, channel)).collect();
         Ok(Some(Matrix::new(n, width, all[head].storage, Numbers::F64(numbers))))
     }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::checks::{
-    AxisSums, Control, HeadContext, WeightSums, axis_findings, head_findings, order_findings, sinusoidal_findings,
+    AxisSums, Control, HeadContext, Reshape, WeightSums, axis_findings, head_findings, key_head, order_findings,
+    shared_otherwise, sinusoidal_findings,
 };
-use super::contract::{Contract, alibi_slope};
+use super::contract::{Contract, Declared, alibi_slope};
 use super::evidence::{Evidence, MOST_CELLS};
 use super::explain::{Cause, explain};
 use super::finding::{Check, Finding, Place, Verdict, joined};
@@ -16,7 +17,7 @@ use super::output_search::{explain_output, likely_scales, recover_weights};
 use super::progress::Steps;
 use super::summary::{HeadSummary, findings as summary_findings, summarise};
 use super::survey::{RowFacts, row_sums, survey, survey_of_model};
-use super::variants::{Told, empty_rows_are_few_and_even, variants};
+use super::variants::{Told, Variant, empty_rows_are_few_and_even, variants};
 
 /// Cells per head whose sums over batch and heads are taken.
 const AXIS_CELLS: usize = 4096;
@@ -54,11 +55,11 @@ pub trait Source {
     /// As [`Source::head`].
     fn values(&self, batch: usize, key_head: usize) -> Result<Option<Matrix>, String>;
 
-    /// The output of a head if (heads, tokens) was reshaped to (tokens, heads) without changing places.
+    /// The output of a head if it was reshaped by `order` where axes should have changed places.
     ///
     /// # Errors
     /// As [`Source::head`].
-    fn output_without_transpose(&self, batch: usize, head: usize) -> Result<Option<Matrix>, String>;
+    fn output_reshaped(&self, batch: usize, head: usize, order: Reshape) -> Result<Option<Matrix>, String>;
 
     /// The table of positions, if there is one.
     ///
@@ -108,8 +109,12 @@ pub fn contract_model(contract: &Contract, sizes: &Sizes, head: usize, has_bias:
     if let Some(layer) = contract.layer {
         known.insert("layer", layer);
     }
+    let scale = contract.scale.value().value(&known)?;
+    if scale == 0.0 {
+        return Err(format!("--scale {}: is 0 at these sizes, all weights would be even", contract.scale.value()));
+    }
     Ok(Model {
-        scale: contract.scale.value().value(&known)?,
+        scale,
         cap: contract.softcap.map(Cap::Tanh),
         bias: f64::from(u8::from(has_bias)),
         alibi: if contract.alibi { alibi_slope(head, sizes.heads) } else { 0.0 },
@@ -155,6 +160,7 @@ pub fn audit_with(
         None => Vec::new(),
     };
     let mut work = Work {
+        source,
         contract,
         sizes,
         most_cells,
@@ -168,7 +174,7 @@ pub fn audit_with(
         for index in 0..heads {
             let head = first.take().map_or_else(|| source.head(batch, index), Ok)?;
             let model = contract_model(contract, &sizes, index, head.bias.is_some())?;
-            let (own, summary) = work.head(&head, &model);
+            let (own, summary) = work.head(&head, &model)?;
             unexplained.extend(is_unexplained(&own).then_some((batch, index)));
             wrong_output.extend(
                 own.iter().any(|f| f.check == Check::Output && f.verdict == Verdict::Fail).then_some((batch, index)),
@@ -194,6 +200,7 @@ pub fn audit_with(
     if let Some(table) = source.position_table()? {
         findings.extend(sinusoidal_findings(&table));
     }
+    findings.extend(unseen(contract, &findings));
     Ok(Audit { findings: joined(findings), heads: summaries, batches, sizes })
 }
 
@@ -218,14 +225,45 @@ fn replace_explained(findings: &mut Vec<Finding>, orders: &[Finding]) {
     }
 }
 
+/// What was declared and shows in nothing that the file holds.
+fn unseen(contract: &Contract, findings: &[Finding]) -> Vec<Finding> {
+    let says = |check: Check| findings.iter().any(|finding| finding.check == check);
+    let without_weights = "the file holds neither weights nor output";
+    let of_weights = [
+        (contract.causal.as_ref().is_some_and(Declared::is_declared), Check::Causal, "--causal"),
+        (contract.window.is_some(), Check::Window, "--window"),
+        (contract.softcap.is_some(), Check::Softcap, "--softcap"),
+        (contract.sink.is_some(), Check::Sink, "--sink"),
+        (contract.alibi, Check::Alibi, "--alibi"),
+        (contract.dropout.is_some_and(|p| p > 0.0), Check::Dropout, "--dropout"),
+        (contract.groups.is_declared(), Check::Heads, "--kv-groups"),
+    ];
+    let nothing_to_see = findings.iter().any(|f| f.check == Check::Scale && f.key == "no weights");
+    let of_weights = of_weights.into_iter().filter(|_| nothing_to_see);
+    let rotary = (contract.rotary.is_some(), Check::Rotary, "--rotary");
+    of_weights
+        .map(|option| (option, without_weights))
+        .chain([(rotary, "the file holds no queries or keys before the rotation (q_pre, k_pre)")])
+        .filter(|((declared, check, _), _)| *declared && !says(*check))
+        .map(|((_, check, option), why)| {
+            let words = format!("{option} is declared and cannot be checked: {why}");
+            Finding::new(check, Verdict::CannotTell, "unseen", words)
+        })
+        .collect()
+}
+
 /// PASS where several heads are each their own, CANNOT TELL for one.
 fn heads_pass(findings: &[Finding], batches: usize, heads: usize) -> Option<Finding> {
-    if findings.iter().any(|finding| finding.check == Check::Heads) {
+    let of_weights = |finding: &Finding| matches!(finding.check, Check::Precision | Check::Output);
+    let is_known = |finding: &Finding| {
+        finding.check == Check::Heads || heads > 1 && finding.verdict == Verdict::Fail && of_weights(finding)
+    };
+    if findings.iter().any(is_known) {
         return None;
     }
     let judged: Vec<(usize, usize)> = findings
         .iter()
-        .filter(|finding| matches!(finding.check, Check::Precision | Check::Output) && finding.verdict == Verdict::Pass)
+        .filter(|finding| of_weights(finding) && finding.verdict == Verdict::Pass)
         .filter_map(|finding| match &finding.place {
             Place::Heads(places) => places.first().copied(),
             Place::Everywhere => None,
@@ -245,6 +283,7 @@ fn heads_pass(findings: &[Finding], batches: usize, heads: usize) -> Option<Find
 
 /// What stays the same from head to head.
 struct Work<'a> {
+    source: &'a dyn Source,
     contract: &'a Contract,
     sizes: Sizes,
     most_cells: usize,
@@ -256,19 +295,45 @@ struct Work<'a> {
 impl Work<'_> {
     /// The findings of one head, and its summary. Where the contract does not hold and something was not declared, what may be meant is
     /// tried whole: if with it nothing is left, that it was not declared is the only finding.
-    fn head(&mut self, head: &Head, model: &Model) -> (Vec<Finding>, HeadSummary) {
+    fn head(&mut self, head: &Head, model: &Model) -> Result<(Vec<Finding>, HeadSummary), String> {
         let judged = self.judge(head, self.contract, model, Told::Yes);
         if judged.follows != Some(false) || self.explained_elsewhere {
-            return (judged.findings, judged.summary);
+            return Ok((judged.findings, judged.summary));
         }
         for variant in variants(head, self.contract) {
             let mut other = self.judge(&variant.head, &variant.contract, model, Told::No);
             if other.follows == Some(true) {
                 other.findings.extend(variant.findings);
-                return (other.findings, other.summary);
+                return Ok((other.findings, other.summary));
             }
         }
-        (judged.findings, judged.summary)
+        if let Some((regrouped, finding)) = self.regrouped(head)? {
+            let plain = Variant { head: regrouped.clone(), contract: self.contract.clone(), findings: Vec::new() };
+            for variant in std::iter::once(plain).chain(variants(&regrouped, self.contract)) {
+                let mut other = self.judge(&variant.head, &variant.contract, model, Told::No);
+                let is_sound = other.findings.iter().all(|finding| finding.verdict != Verdict::Fail);
+                if other.follows.is_some() && is_sound {
+                    other.findings.extend(variant.findings);
+                    other.findings.push(finding);
+                    return Ok((other.findings, other.summary));
+                }
+            }
+        }
+        Ok((judged.findings, judged.summary))
+    }
+
+    /// The head with the keys and values of the other sharing, where that is another head and none was declared.
+    fn regrouped(&self, head: &Head) -> Result<Option<(Head, Finding)>, String> {
+        let (heads, key_heads) = (self.sizes.heads, self.sizes.key_heads);
+        let order = *self.contract.groups.value();
+        let [own, other] = [order, order.other()].map(|order| key_head(head.head, heads, key_heads, order));
+        if own == other || self.contract.groups.is_declared() {
+            return Ok(None);
+        }
+        let (keys, values) = (self.source.keys(head.batch, other)?, self.source.values(head.batch, other)?);
+        let what = if head.weights.is_some() { "weights" } else { "output" };
+        let finding = shared_otherwise(what, head.head, (other, own), self.contract).in_head(head.batch, head.head);
+        Ok(Some((Head { keys, values, keys_before_rotation: None, ..head.clone() }, finding)))
     }
 
     fn judge(&mut self, head: &Head, contract: &Contract, model: &Model, told: Told) -> Judged {

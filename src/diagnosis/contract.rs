@@ -1,5 +1,7 @@
 //! What the user says the implementation should do.
 
+use std::fmt;
+
 use super::scale_expression::ScaleExpression;
 use crate::attention::Alignment;
 
@@ -54,6 +56,25 @@ pub enum GroupOrder {
     Repeat,
     /// Key heads are tiled: head h uses h mod kv_heads.
     Tile,
+}
+
+impl GroupOrder {
+    /// The one of the two that this is not.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Repeat => Self::Tile,
+            Self::Tile => Self::Repeat,
+        }
+    }
+}
+
+impl fmt::Display for GroupOrder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Repeat => "repeat",
+            Self::Tile => "tile",
+        })
+    }
 }
 
 /// What a padding array's non-zero entries are.

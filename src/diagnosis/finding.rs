@@ -339,20 +339,45 @@ fn join(group: Vec<Finding>) -> Finding {
     let mut finding = group[worst].clone();
     if let Place::Heads(own) = &finding.place
         && count > own.len()
-        && significant(low, 4) != significant(high, 4)
-        && finding.verdict != Verdict::Pass
     {
         let at = format!("batch {}, head {}", own[0].0, own[0].1);
-        finding.symptoms.push(format!(
-            "over the {count} heads from {} to {}; the sentence above is that of {at}",
-            significant(low, 4),
-            significant(high, 4)
-        ));
+        if finding.verdict == Verdict::Pass {
+            // One line is enough for what is right, and its numbers are one head's.
+            if group.iter().any(|other| other.explanation != finding.explanation) {
+                finding.explanation.push_str(&format!(" (that of {at}, the farthest of {count})"));
+            }
+        } else if finding.unit == "head" {
+            finding.symptoms.push(format!("head by head: {}", head_by_head(&group)));
+        } else if significant(low, 4) != significant(high, 4) {
+            finding.symptoms.push(format!(
+                "over the {count} heads from {} to {}; the sentence above is that of {at}",
+                significant(low, 4),
+                significant(high, 4)
+            ));
+        }
     }
     if !places.is_empty() {
         finding.place = Place::Heads(places);
     }
     finding
+}
+
+/// Most pairs of heads that are listed.
+const LISTED_HEADS: usize = 12;
+
+/// `0 → 1, 1 → 0`: which head each head's number is.
+fn head_by_head(group: &[Finding]) -> String {
+    let mut pairs: Vec<(usize, f64)> = Vec::new();
+    for finding in group {
+        if let (Place::Heads(own), Some(other)) = (&finding.place, finding.measured) {
+            pairs.extend(own.iter().map(|place| (place.1, other)));
+        }
+    }
+    pairs.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    pairs.dedup();
+    let more = if pairs.len() > LISTED_HEADS { ", …" } else { "" };
+    let listed: Vec<String> = pairs.iter().take(LISTED_HEADS).map(|(own, other)| format!("{own} → {other}")).collect();
+    listed.join(", ") + more
 }
 
 /// `value` with `digits` significant digits, without an exponent from 1e-3 to 1e6.

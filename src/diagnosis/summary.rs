@@ -32,8 +32,8 @@ pub struct HeadSummary {
     pub scaled_variance: f64,
     /// Mean over rows of the variance within the row.
     pub within_row_variance: f64,
-    /// Var raw / (d·E\[q²\]·E\[k²\]): 1 for independent entries of mean 0.
-    pub dependence: f64,
+    /// Var raw / (d·E\[q²\]·E\[k²\]): 1 for independent entries of mean 0; `None` where Q or K is all zeros.
+    pub dependence: Option<f64>,
     /// Mean over rows of the entropy of the weights, nats.
     pub entropy: f64,
     /// Mean over rows with two visible keys or more of entropy / ln(visible keys).
@@ -106,7 +106,7 @@ pub fn summarise(evidence: &Evidence<'_>, model: &Model, rows: &[RowFacts], cont
         scaled_mean: scale * raw.mean,
         scaled_variance: scale * scale * raw_variance,
         within_row_variance: scale * scale * within / rows_with_keys.max(1.0),
-        dependence: raw_variance / (evidence.width as f64 * query_square * key_square),
+        dependence: mean(raw_variance, evidence.width as f64 * query_square * key_square),
         entropy: entropy / whole.max(1.0),
         relative_entropy: mean(relative, several),
         mean_largest_weight: mean(largest_sum, several),
@@ -124,15 +124,17 @@ pub fn findings(summary: &HeadSummary, width: usize) -> Vec<Finding> {
         Finding::new(check, verdict, key, words).in_head(summary.batch, summary.head)
     };
     let s = |value: f64| significant(value, 3);
+    let dependence = summary.dependence.map_or(String::new(), |dependence| {
+        format!(", {} times d·E[q²]·E[k²]: what is left of 1 is dependence", s(dependence))
+    });
     let words = format!(
-        "entries: mean Q {}, K {}; variance Q {}, K {}; Var[QKᵀ] = {} (d = {width} for i.i.d. entries of unit variance), {} times \
-         d·E[q²]·E[k²]: what is left of 1 is dependence; no fault, the claim is one about initialisation",
+        "entries: mean Q {}, K {}; variance Q {}, K {}; Var[QKᵀ] = {} (d = {width} for i.i.d. entries of unit variance){dependence}; \
+         no fault, the claim is one about initialisation",
         s(summary.query_mean),
         s(summary.key_mean),
         s(summary.query_variance),
         s(summary.key_variance),
-        s(summary.raw_variance),
-        s(summary.dependence)
+        s(summary.raw_variance)
     );
     let mut findings = vec![at(Check::Assumptions, Verdict::Pass, "words", words).with_numbers(
         summary.raw_variance,

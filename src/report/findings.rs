@@ -94,8 +94,8 @@ pub struct HeadRow {
     pub scaled_variance: f64,
     /// Mean over rows of the variance within a row.
     pub within_row_variance: f64,
-    /// Var QKᵀ / (d E\[q²\] E\[k²\]).
-    pub dependence: f64,
+    /// Var QKᵀ / (d E\[q²\] E\[k²\]); missing where Q or K is all zeros.
+    pub dependence: Option<f64>,
     /// Mean entropy of a row, nats.
     pub entropy: f64,
     /// Mean of entropy / ln(visible keys).
@@ -240,7 +240,7 @@ fn table(remarks: &[String], findings: &[FindingRow], heads: &[HeadRow], layout:
             push_indented(&mut text, &coloured(&row.verdict, layout.colour), &line, layout.width);
         }
         let own_heads: Vec<&HeadRow> = heads.iter().filter(|row| (&*row.file, &*row.group) == (file, group)).collect();
-        push_heads(&mut text, &own_heads);
+        push_heads(&mut text, &own_heads, layout.width);
         text.push('\n');
     }
     let count = |verdict: &str| findings.iter().filter(|row| row.verdict == verdict).count();
@@ -291,52 +291,57 @@ fn push_indented(text: &mut String, verdict: &str, words: &str, width: usize) {
     }
 }
 
-fn push_heads(text: &mut String, heads: &[&HeadRow]) {
+/// A column of the table of heads.
+struct Column {
+    name: &'static str,
+    cells: Vec<String>,
+    width: usize,
+}
+
+/// A line per head; columns that do not fit beside each other are continued below, each part with the head's number.
+fn push_heads(text: &mut String, heads: &[&HeadRow], width: usize) {
     if heads.is_empty() {
         return;
     }
-    let _ = writeln!(
-        text,
-        "  {:>6} {:>7} {:>7} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7} {:>7} {:>5} {:>6} {:>6} {:>6} {:>6} {:>6}",
-        "b.head",
-        "Q mean",
-        "Q var",
-        "K mean",
-        "K var",
-        "raw mean",
-        "raw var",
-        "sc mean",
-        "sc var",
-        "in row",
-        "dep",
-        "H",
-        "iid",
-        "max",
-        "iid",
-        "first"
-    );
-    let optional = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
-    for row in heads {
-        let _ = writeln!(
-            text,
-            "  {:>6} {:>7.3} {:>7.3} {:>7.3} {:>7.3} {:>8} {:>8} {:>7.3} {:>7.3} {:>7.3} {:>5.2} {:>6} {:>6} {:>6} {:>6} {:>6.3}",
-            format!("{}.{}", row.batch, row.head),
-            row.query_mean,
-            row.query_variance,
-            row.key_mean,
-            row.key_variance,
-            significant(row.raw_mean, 4),
-            significant(row.raw_variance, 5),
-            row.scaled_mean,
-            row.scaled_variance,
-            row.within_row_variance,
-            row.dependence,
-            optional(row.relative_entropy),
-            optional(row.control_relative_entropy),
-            optional(row.mean_largest_weight),
-            optional(row.control_largest_weight),
-            row.first_key_weight
-        );
+    let column = |name: &'static str, cell: &dyn Fn(&HeadRow) -> String| {
+        let cells: Vec<String> = heads.iter().map(|row| cell(row)).collect();
+        let width = cells.iter().map(String::len).max().unwrap_or(0).max(name.len());
+        Column { name, cells, width }
+    };
+    let optional = |value: Option<f64>, digits: usize| value.map_or(String::new(), |value| format!("{value:.digits$}"));
+    let numbers = column("b.head", &|row| format!("{}.{}", row.batch, row.head));
+    let columns = [
+        column("Q mean", &|row| format!("{:.3}", row.query_mean)),
+        column("Q var", &|row| format!("{:.3}", row.query_variance)),
+        column("K mean", &|row| format!("{:.3}", row.key_mean)),
+        column("K var", &|row| format!("{:.3}", row.key_variance)),
+        column("raw mean", &|row| significant(row.raw_mean, 4)),
+        column("raw var", &|row| significant(row.raw_variance, 5)),
+        column("sc mean", &|row| format!("{:.3}", row.scaled_mean)),
+        column("sc var", &|row| format!("{:.3}", row.scaled_variance)),
+        column("in row", &|row| format!("{:.3}", row.within_row_variance)),
+        column("dep", &|row| optional(row.dependence, 2)),
+        column("H", &|row| optional(row.relative_entropy, 3)),
+        column("iid", &|row| optional(row.control_relative_entropy, 3)),
+        column("max", &|row| optional(row.mean_largest_weight, 3)),
+        column("iid", &|row| optional(row.control_largest_weight, 3)),
+        column("first", &|row| format!("{:.3}", row.first_key_weight)),
+    ];
+    let mut rest = &columns[..];
+    while !rest.is_empty() {
+        let mut used = 2 + numbers.width;
+        let fit = rest.iter().take_while(|column| {
+            used += 2 + column.width;
+            used <= width
+        });
+        let (part, others) = rest.split_at(fit.count().max(1));
+        let line = |cell: &dyn Fn(&Column) -> String| {
+            let cells = part.iter().map(|column| format!("  {:>1$}", cell(column), column.width));
+            format!("  {:>1$}{2}\n", cell(&numbers), numbers.width, cells.collect::<String>())
+        };
+        text.push_str(&line(&|column| column.name.to_string()));
+        (0..heads.len()).for_each(|row| text.push_str(&line(&|column| column.cells[row].clone())));
+        rest = others;
     }
 }
 
@@ -360,4 +365,46 @@ fn markdown(findings: &[FindingRow]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of two heads, its lines.
+    fn heads(width: usize) -> Vec<String> {
+        let row = |head: usize, query_variance: f64| HeadRow {
+            head,
+            query_variance,
+            dependence: Some(1.0),
+            relative_entropy: Some(0.5),
+            ..HeadRow::default()
+        };
+        let (first, second) = (row(0, 1.0), row(11, 123.456));
+        let mut text = String::new();
+        push_heads(&mut text, &[&first, &second], width);
+        text.lines().map(str::to_string).collect()
+    }
+
+    #[test]
+    fn heads_are_a_line_each_where_that_fits_and_continued_below_where_not() {
+        let wide = heads(200);
+        assert_eq!(wide.len(), 3);
+        for width in [40, 60, 80, 100] {
+            let narrow = heads(width);
+            assert!(narrow.iter().all(|line| line.len() <= width), "{width}: {narrow:#?}");
+            assert!(narrow.len() > 3 && narrow.len().is_multiple_of(3), "{width}: {narrow:#?}");
+            let of_heads: Vec<&str> =
+                narrow.chunks(3).map(|part| part[2].split_whitespace().next().unwrap_or("")).collect();
+            assert!(of_heads.iter().all(|number| *number == "0.11"), "{of_heads:?}");
+            let words = |lines: &[String]| -> Vec<String> {
+                let cells = lines.iter().step_by(3).flat_map(|line| line.split_whitespace());
+                cells.filter(|cell| *cell != "b.head").map(str::to_string).collect()
+            };
+            assert_eq!(words(&narrow), words(&wide[..1]), "every column once, in the same order");
+        }
+        // Missing is empty, not NaN.
+        assert!(!heads(200).join("\n").contains("NaN"));
+        assert!(wide[2].contains("123.456"));
+    }
 }

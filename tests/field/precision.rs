@@ -147,3 +147,50 @@ fn errors_far_above_the_type_s_own_are_a_warning_within_the_bound() {
     let small = with(1e-6);
     assert_eq!(verdict(&small, Check::Precision), Verdict::Pass, "{}", shown(&small));
 }
+
+#[test]
+fn weights_that_went_through_a_half_type_are_a_warning() {
+    for half in [Storage::Bf16, Storage::F16] {
+        let case = Case::draw(59, Shape::of(1, 2, 37, 41, 16), Storage::F32).attend(&|_, _, _, _, raw| 0.25 * raw);
+        sound(&case.file().audit());
+        let mut cast = case.clone();
+        cast.p.iter_mut().for_each(|weight| *weight = half.round(*weight));
+        cast.o = cast.times_values(&cast.p);
+        let finding = only(&cast.file().audit(), Verdict::Warn, Check::Precision);
+        assert!(
+            finding.explanation.contains(&format!("every weight is a {} number", half.name())),
+            "{}",
+            finding.explanation
+        );
+        // Half a unit in the last place of a weight below 1, and more than that of weights below 1/64.
+        let largest = finding.measured.expect("a number");
+        assert!(largest < half.unit_roundoff() && largest > half.unit_roundoff() / 64.0, "{largest}");
+        sound(&cast.file().contract(|contract| contract.tolerance = Some(0.004)).audit());
+    }
+}
+
+#[test]
+fn an_infinity_in_k_is_no_mask_and_no_sum_of_all_rows() {
+    let mut case = Case::draw(60, Shape::of(1, 1, 7, 11, 8), Storage::F32);
+    case.k[3 * 8 + 5] = f64::INFINITY;
+    let case = case.attend(&|_, _, _, _, raw| raw / 8f64.sqrt());
+    let audit = case.file().audit();
+    let finding = audit.of(Check::Finite).next().expect("a finding");
+    assert_eq!(finding.verdict, Verdict::Fail);
+    assert!(
+        finding.explanation.starts_with("1 entry of K (infinite) not finite, first (3, 5)"),
+        "{}",
+        finding.explanation
+    );
+    assert!(finding.cause.contains("overflow") && !finding.cause.contains("mask"), "{}", finding.cause);
+    // Keys of weight inf leave NaN, keys of -inf leave the softmax over the others.
+    let broken = case.p.chunks(11).filter(|row| row.iter().any(|weight| weight.is_nan())).count();
+    assert!(broken > 0 && broken < 7, "{broken}");
+    for sums in audit.of(Check::Normalisation).filter(|f| f.verdict == Verdict::Pass) {
+        assert!(
+            sums.explanation.starts_with(&format!("the {} rows that are finite", 7 - broken)),
+            "{}",
+            sums.explanation
+        );
+    }
+}

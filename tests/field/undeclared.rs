@@ -1,8 +1,9 @@
 //! Sound attentions of which something was not declared, or cannot be seen: no FAIL. Tensors by the plain definition.
 
 use attn::attention::Alignment;
-use attn::diagnosis::arrays::Role;
-use attn::diagnosis::contract::{Declared, PaddingKind};
+use attn::diagnosis::arrays::{ArraySource, Role};
+use attn::diagnosis::audit::audit;
+use attn::diagnosis::contract::{Declared, PaddingKind, Rotary, RotaryLayout};
 use attn::diagnosis::finding::{Check, Verdict};
 use attn::diagnosis::matrix::Storage;
 
@@ -149,4 +150,49 @@ fn weights_dropped_with_another_probability_than_the_declared_one_fail() {
     let case = dropped(case.attend(&|_, _, _, _, raw| scale * raw), 0.3, 6);
     let audit = declared(case.file(), 0.1).audit();
     assert_eq!(audit.of(Check::Dropout).map(|f| f.verdict).collect::<Vec<_>>(), [Verdict::Fail], "{}", shown(&audit));
+}
+
+#[test]
+fn what_is_declared_and_cannot_be_seen_is_said_to_be_so() {
+    let (case, scale) = case(83, Storage::F32);
+    let declare = |contract: &mut attn::diagnosis::contract::Contract| {
+        causal(contract);
+        contract.causal = Some(Declared::Yes(Alignment::TopLeft));
+        contract.softcap = Some(7.0);
+        contract.sink = Some(0.5);
+        contract.alibi = true;
+        contract.dropout = Some(0.1);
+        contract.rotary = Some(Rotary { layout: RotaryLayout::Interleaved, base: 10_000.0, offset: 0 });
+    };
+    let audit = case.file().contract(declare).audit();
+    for check in [Check::Causal, Check::Softcap, Check::Sink, Check::Alibi, Check::Dropout, Check::Rotary] {
+        let found = audit.of(check).next().unwrap_or_else(|| panic!("{check}: {}", shown(&audit)));
+        assert_eq!(found.verdict, Verdict::CannotTell, "{}", shown(&audit));
+    }
+    assert_eq!(audit.of(Check::Window).count(), 0, "it was not declared");
+    // With weights the forms are seen, and only the rotation is not.
+    let case = case.attend(&|_, _, _, _, raw| 7.0 * (scale * raw / 7.0).tanh());
+    let rotary = Rotary { layout: RotaryLayout::Interleaved, base: 10_000.0, offset: 0 };
+    let audit = case.file().contract(|c| (c.softcap, c.rotary) = (Some(7.0), Some(rotary))).audit();
+    assert_eq!(audit.of(Check::Softcap).map(|f| f.verdict).collect::<Vec<_>>(), [Verdict::Pass]);
+    assert_eq!(audit.of(Check::Rotary).map(|f| f.verdict).collect::<Vec<_>>(), [Verdict::CannotTell]);
+}
+
+#[test]
+fn queries_that_are_all_zero_have_no_dependence_and_no_nan() {
+    let (mut case, scale) = case(84, Storage::F32);
+    case.q.fill(0.0);
+    let audit = case.attend(&|_, _, _, _, raw| scale * raw).file().audit();
+    assert_eq!(audit.count(Verdict::Fail), 0, "{}", shown(&audit));
+    assert!(audit.heads.iter().all(|head| head.dependence.is_none()));
+    assert!(!shown(&audit).contains("NaN"), "{}", shown(&audit));
+}
+
+#[test]
+fn a_scale_of_0_is_refused() {
+    let (case, scale) = case(85, Storage::F32);
+    let file = case.attend(&|_, _, _, _, raw| scale * raw).file().scale("dk-16");
+    let source = ArraySource::new(file.arrays, &file.contract, None).expect("arrays that fit");
+    let error = audit(&source, &file.contract, &|_, _| {}).expect_err("16 - 16 is 0");
+    assert!(error.starts_with("--scale dk-16: is 0"), "{error}");
 }

@@ -16,7 +16,7 @@ use attn::suite::baseline::{PerTrial, claims};
 use attn::suite::{Item, Suite};
 
 /// Pairs of runs.
-const RUNS: u64 = if cfg!(debug_assertions) { 23 } else { 211 };
+const RUNS: u64 = if cfg!(debug_assertions) { 9 } else { 211 };
 
 fn item() -> Item {
     let text = "[[check]]\nname = 'one'\nrun = 'variance'\nexpect = 'nothing'\nbaseline = 'x.csv'";

@@ -24,30 +24,38 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     let inputs = [("Q", Some(&head.queries)), ("K", Some(&head.keys)), ("V", head.values.as_ref())];
     let mut broken_inputs = Vec::new();
     for (name, matrix) in inputs {
-        if let Some((count, first)) = matrix.and_then(broken) {
-            broken_inputs.push((name, first));
-            let hidden = name != "Q" && context.evidence.visible.is_never_visible(first.0);
+        if let Some(found) = matrix.and_then(broken) {
+            broken_inputs.push(name);
+            let (row, column) = found.first;
+            let hidden = name != "Q" && context.evidence.visible.is_never_visible(row);
             let masked = if hidden { " but masked" } else { "" };
-            let output = head.output.as_ref().and_then(broken).map(|(count, _)| count);
+            let output = head.output.as_ref().and_then(broken);
             let words = match output {
                 Some(outputs) if hidden => format!(
-                    "{name}[{},{}] is not finite{masked}; {outputs} entries of O are not: masked values must be selected away, not multiplied by 0",
-                    first.0, first.1
+                    "{name}[{row},{column}] is not finite{masked}; {} are neither: masked values must be selected away, not multiplied by 0",
+                    outputs.of("O")
                 ),
-                _ => format!("{count} entries of {name} are not finite, first ({}, {}){masked}", first.0, first.1),
+                _ => format!("{} not finite, first ({row}, {column}){masked}", found.of(name)),
+            };
+            let (cause, confirm) = if hidden {
+                ("0 * NaN is NaN: a masked key still spoils a product", "replace masked entries of K and V by 0")
+            } else {
+                (
+                    "the numbers came into attention like this: an overflow (in f16 above 65504) or a NaN of the layer before",
+                    "print the largest number of the layer before and of its projection",
+                )
             };
             let mut finding = context
                 .finding(Check::Finite, Verdict::Fail, &format!("input {name}"), words)
-                .with_numbers(count as f64, 0.0, "entries")
-                .with_cause(
-                    "0 * NaN is NaN: a masked key still spoils a product",
-                    "replace masked entries of K and V by 0",
-                );
-            finding.cell = Some((first.0, Some(first.1)));
+                .with_numbers(found.count as f64, 0.0, "entries")
+                .with_cause(cause, confirm);
+            finding.cell = Some((row, Some(column)));
             findings.push(finding);
         }
     }
-    if let Some((count, first)) = head.logits.as_ref().and_then(broken) {
+    if let Some(Broken { count, first, .. }) = head.logits.as_ref().and_then(broken)
+        && broken_inputs.is_empty()
+    {
         let words = format!("{count} logits are not finite, first ({}, {})", first.0, first.1);
         let mut finding = context
             .finding(Check::Finite, Verdict::Fail, "logits", words)
@@ -61,12 +69,12 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     }
     findings.extend(weight_rows(context));
     findings.extend(empty_rows(context));
-    if let Some((count, first)) = head.output.as_ref().and_then(broken)
+    if let Some(found) = head.output.as_ref().and_then(broken)
         && findings.is_empty()
     {
-        let words = format!("{count} entries of O are not finite, first ({}, {})", first.0, first.1);
+        let words = format!("{} not finite, first ({}, {})", found.of("O"), found.first.0, found.first.1);
         findings.push(context.finding(Check::Finite, Verdict::Fail, "output", words).with_numbers(
-            count as f64,
+            found.count as f64,
             0.0,
             "entries",
         ));
@@ -77,18 +85,40 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Number of entries that are not finite, and the first.
-fn broken(matrix: &Matrix) -> Option<(usize, (usize, usize))> {
+/// Entries that are not finite.
+struct Broken {
+    count: usize,
+    /// How many of them are NaN.
+    nans: usize,
+    /// Row and column.
+    first: (usize, usize),
+}
+
+impl Broken {
+    /// "3 entries of K (2 infinite, 1 NaN)".
+    fn of(&self, name: &str) -> String {
+        let entries = if self.count == 1 { "entry" } else { "entries" };
+        let kinds = match (self.count - self.nans, self.nans) {
+            (_, 0) => "infinite".to_string(),
+            (0, _) => "NaN".to_string(),
+            (infinite, nans) => format!("{infinite} infinite, {nans} NaN"),
+        };
+        format!("{} {entries} of {name} ({kinds})", self.count)
+    }
+}
+
+fn broken(matrix: &Matrix) -> Option<Broken> {
     let mut row = vec![0.0; matrix.columns];
-    let (mut count, mut first) = (0, None);
+    let (mut count, mut nans, mut first) = (0, 0, None);
     for index in 0..matrix.rows {
         matrix.row(index, &mut row);
-        for (column, _) in row.iter().enumerate().filter(|(_, number)| !number.is_finite()) {
+        for (column, number) in row.iter().enumerate().filter(|(_, number)| !number.is_finite()) {
             count += 1;
+            nans += usize::from(number.is_nan());
             first.get_or_insert((index, column));
         }
     }
-    first.map(|first| (count, first))
+    first.map(|first| Broken { count, nans, first })
 }
 
 /// Rows of weights that are not finite though they see a key.

@@ -4,7 +4,7 @@ use crate::diagnosis::audit::Source;
 use crate::diagnosis::contract::{Contract, GroupOrder};
 use crate::diagnosis::evidence::Evidence;
 use crate::diagnosis::finding::{Check, Finding, Place, Verdict, significant};
-use crate::diagnosis::matrix::Head;
+use crate::diagnosis::matrix::{Head, Matrix};
 use crate::diagnosis::model::Model;
 use crate::diagnosis::product::PackedValues;
 
@@ -14,14 +14,27 @@ use super::output::{Against, compare_output};
 pub const EXPLANATION: &str = "\
 Do weights and output of head h belong to Q and K of head h?
 Formula: for a head whose weights (or output) nothing else explains, the definition is computed with the queries and keys of every other head; with \
-grouped keys also with the other sharing (head h uses key head h/(H/H_kv), repeat, or h mod H_kv, tile). The joined output is read again as if \
-(heads, tokens) had been reshaped to (tokens, heads) without changing places.
+grouped keys also with the other sharing (head h uses key head h/(H/H_kv), repeat, or h mod H_kv, tile). The output is read again as if \
+(heads, tokens) had been reshaped to (tokens, heads), or the other way, without changing places, and held against P·V of every other head.
 Verdict: FAIL with the head that fits; WARN if only the sharing was not declared.
 CANNOT TELL: one head.
-Blind spots: one token; equal heads; a permutation inside a head, which Q and K share (no fault) or only K has (another K).";
+Blind spots: one token; equal heads; a permutation inside a head, which Q and K share (no fault) or only K has (another K); \
+outputs of other heads where weights of all heads are more than 2^25.";
 
 /// Rows on which a head is compared with others.
 const ROWS: usize = 32;
+
+/// Weights of all heads up to which an output is held against every other head's: each is read once for each wrong head.
+const MOST_CELLS_OF_OTHERS: usize = 1 << 25;
+
+/// How an output was reshaped where axes should have changed places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reshape {
+    /// (heads, n) was reshaped to (n, heads).
+    HeadsToTokens,
+    /// (n, heads) was reshaped to (heads, n).
+    TokensToHeads,
+}
 
 /// Sums of the weights over batch entries and over heads, on the first cells.
 #[derive(Debug, Clone)]
@@ -88,6 +101,24 @@ pub fn key_head(head: usize, heads: usize, key_heads: usize, order: GroupOrder) 
     }
 }
 
+/// Weights (or output) that use key head `used` by the other sharing instead of `expected`.
+pub fn shared_otherwise(what: &str, head: usize, (used, expected): (usize, usize), contract: &Contract) -> Finding {
+    let name = contract.groups.value().other();
+    Finding::new(
+        Check::Heads,
+        super::against(contract.groups.is_declared()),
+        format!("groups {name}"),
+        format!("the {what} of head {head} use key head {used} (sharing by {name}), declared is head {expected}"),
+    )
+    .with_cause(
+        format!(
+            "keys are repeated in the other order (repeat_interleave or tile); if it is meant, pass --kv-groups {name}"
+        ),
+        "look at which query heads share a key head",
+    )
+    .with_numbers(used as f64, expected as f64, "head")
+}
+
 fn weights_of_another(
     source: &dyn Source,
     contract: &Contract,
@@ -98,12 +129,8 @@ fn weights_of_another(
     let own = source.head(batch, head)?;
     let by_output = own.weights.is_none();
     let declared = *contract.groups.value();
-    let other_order = match declared {
-        GroupOrder::Repeat => GroupOrder::Tile,
-        GroupOrder::Tile => GroupOrder::Repeat,
-    };
     // The other sharing first: it explains all heads at once.
-    let tiled = key_head(head, sizes.heads, sizes.key_heads, other_order);
+    let tiled = key_head(head, sizes.heads, sizes.key_heads, declared.other());
     let mut trials: Vec<(usize, usize)> = vec![(head, tiled)];
     trials.extend((0..sizes.heads).map(|other| (other, key_head(other, sizes.heads, sizes.key_heads, declared))));
     trials.extend((0..sizes.key_heads).map(|key| (head, key)));
@@ -129,21 +156,7 @@ fn weights_of_another(
         }
         let what = if by_output { "output" } else { "weights" };
         let finding = if query_head == head && key == tiled && sizes.key_heads < sizes.heads {
-            let name = if other_order == GroupOrder::Tile { "tile" } else { "repeat" };
-            let verdict = super::against(contract.groups.is_declared());
-            Finding::new(
-                Check::Heads,
-                verdict,
-                format!("groups {name}"),
-                format!(
-                    "the {what} of head {head} use key head {key} (sharing by {name}), declared is head {}",
-                    key_head(head, sizes.heads, sizes.key_heads, declared)
-                ),
-            )
-            .with_cause(
-                format!("keys are repeated in the other order (repeat_interleave or tile); if it is meant, pass --kv-groups {name}"),
-                "look at which query heads share a key head",
-            )
+            shared_otherwise(what, head, (key, key_head(head, sizes.heads, sizes.key_heads, declared)), contract)
         } else {
             Finding::new(
                 Check::Heads,
@@ -155,10 +168,9 @@ fn weights_of_another(
                 "heads are in another order (a reshape without changing axes, or a permuted projection)",
                 "compare head by head",
             )
+            .with_numbers(if query_head == head { key } else { query_head } as f64, head as f64, "head")
         };
-        let numbers =
-            finding.with_numbers(if query_head == head { key } else { query_head } as f64, head as f64, "head");
-        return Ok(Some(numbers.in_head(batch, head)));
+        return Ok(Some(finding.in_head(batch, head)));
     }
     Ok(None)
 }
@@ -175,27 +187,20 @@ fn joined_wrongly(
     let evidence = Evidence::new(&own, contract, ROWS * own.keys.rows);
     let model = model_of(&own);
     let against = if own.weights.is_some() { Against::Weights } else { Against::Model(&model) };
-    let fits = |values: &crate::diagnosis::matrix::Matrix, output: &crate::diagnosis::matrix::Matrix| {
+    let fits = |values: &Matrix, output: &Matrix| {
         let values = PackedValues::new(values);
         let on = |rows: &[usize]| compare_output(&evidence, against, &values, output, rows, &|_| {}).fits();
         on(evidence.sample()) && on(&evidence.every_row())
     };
     let (Some(values), Some(output)) = (&own.values, &own.output) else { return Ok(None) };
-    if let Some(reshaped) = source.output_without_transpose(batch, head)?
-        && (sizes.heads > 1 && evidence.queries > 1)
-        && fits(values, &reshaped)
-    {
-        let words =
-            "O equals P·V reshaped without transpose (exact): heads and tokens are mixed; expected heads side by side";
-        return Ok(Some(
-            Finding::new(Check::Heads, Verdict::Fail, "merge", words)
-                .with_numbers(1.0, 0.0, "reshaped")
-                .with_cause(
-                    "(batch, heads, n, d) viewed as (batch, n, heads*d) without swapping axes 1 and 2 first",
-                    "out.transpose(1, 2).reshape(b, n, heads * d)",
-                )
-                .in_head(batch, head),
-        ));
+    if sizes.heads > 1 && evidence.queries > 1 {
+        for order in [Reshape::HeadsToTokens, Reshape::TokensToHeads] {
+            if let Some(reshaped) = source.output_reshaped(batch, head, order)?
+                && fits(values, &reshaped)
+            {
+                return Ok(Some(reshaped_finding(order).in_head(batch, head)));
+            }
+        }
     }
     for key in 0..sizes.key_heads {
         let Some(other) = source.values(batch, key)? else { continue };
@@ -206,6 +211,56 @@ fn joined_wrongly(
                     .with_numbers(key as f64, head as f64, "head")
                     .with_cause("values are shared or ordered in another way than keys", "compare head by head")
                     .in_head(batch, head),
+            ));
+        }
+    }
+    output_of_another(source, contract, &own, output)
+}
+
+fn reshaped_finding(order: Reshape) -> Finding {
+    let (words, cause, confirm) = match order {
+        Reshape::HeadsToTokens => (
+            "O equals P·V reshaped without transpose (exact): heads and tokens are mixed; expected heads side by side",
+            "(batch, heads, n, d) viewed as (batch, n, heads*d) without swapping axes 1 and 2 first",
+            "out.transpose(1, 2).reshape(b, n, heads * d)",
+        ),
+        Reshape::TokensToHeads => (
+            "O is P·V in the order (batch, n, heads, d), reshaped to (batch, heads, n, d) without transpose (exact)",
+            "reshape where transpose(1, 2) was meant; or the file's O alone is in that order, and its shape is written wrong",
+            "out.transpose(1, 2) instead of out.reshape(b, heads, n, d)",
+        ),
+    };
+    Finding::new(Check::Heads, Verdict::Fail, "merge", words)
+        .with_numbers(1.0, 0.0, "reshaped")
+        .with_cause(cause, confirm)
+}
+
+/// Whether the output of a head is that of another head's weights and values.
+fn output_of_another(
+    source: &dyn Source,
+    contract: &Contract,
+    own: &Head,
+    output: &Matrix,
+) -> Result<Option<Finding>, String> {
+    let sizes = source.sizes();
+    if own.weights.is_none() || sizes.heads * sizes.queries * sizes.keys > MOST_CELLS_OF_OTHERS {
+        return Ok(None);
+    }
+    for other in (0..sizes.heads).filter(|&other| other != own.head) {
+        let head = source.head(own.batch, other)?;
+        let Some(values) = head.values.as_ref().map(PackedValues::new) else { return Ok(None) };
+        let evidence = Evidence::new(&head, contract, ROWS * head.keys.rows);
+        let on = |rows: &[usize]| compare_output(&evidence, Against::Weights, &values, output, rows, &|_| {}).fits();
+        if on(evidence.sample()) && on(&evidence.every_row()) {
+            let words = format!("O of head {} is P times V of head {other}", own.head);
+            return Ok(Some(
+                Finding::new(Check::Heads, Verdict::Fail, "output of another", words)
+                    .with_numbers(other as f64, own.head as f64, "head")
+                    .with_cause(
+                        "the heads of the output are in another order than those of the weights",
+                        "compare head by head",
+                    )
+                    .in_head(own.batch, own.head),
             ));
         }
     }

@@ -28,7 +28,7 @@ use super::model::Model;
 use super::naming::Sizes;
 use super::survey::RowFacts;
 
-pub use heads::{AxisSums, axis_findings, key_head, order_findings};
+pub use heads::{AxisSums, Reshape, axis_findings, key_head, order_findings, shared_otherwise};
 pub use output::{Against, compare_output};
 pub use saturation::Control;
 pub use sinusoidal::findings as sinusoidal_findings;

@@ -56,6 +56,10 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     if !explanation.contract_misfit.fits() {
         return Vec::new();
     }
-    let words = format!("rows sum to 1 over the keys{keys}; farthest {} away", significant((sum - 1.0).abs(), 2));
+    let judged = match sums.rows.iter().filter(|sum| sum.is_nan()).count() {
+        0 => "rows".to_string(),
+        broken => format!("the {} rows that are finite", sums.rows.len() - broken),
+    };
+    let words = format!("{judged} sum to 1 over the keys{keys}; farthest {} away", significant((sum - 1.0).abs(), 2));
     vec![context.finding(Check::Normalisation, Verdict::Pass, "right", words).with_numbers(sum, 1.0, "sum of a row")]
 }

@@ -32,6 +32,13 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
         findings.push(unexplained(context));
         return findings;
     }
+    // A finding of its own: the bound above is already that of the narrower type.
+    if let Some(narrow) = rounded_on_the_way(context)
+        && misfit.fits()
+    {
+        findings.push(narrow);
+        return findings;
+    }
     // Dropped weights are far from the softmax without any rounding.
     if !misfit.fits() || !explanation.causes.is_empty() || context.evidence.dropout.is_some() {
         return findings;
@@ -57,6 +64,34 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     }
     findings.push(finding);
     findings
+}
+
+/// Weights that all are numbers of a narrower type than Q and K hold, whatever they are stored as.
+fn rounded_on_the_way(context: &HeadContext<'_>) -> Option<Finding> {
+    let weights = context.head.weights.as_ref()?;
+    let (stored, narrow, inputs) = (weights.storage, weights.computed_in(), context.head.queries.computed_in());
+    let is_wider = |storage: Storage| storage.unit_roundoff() < narrow.unit_roundoff();
+    let is_half = matches!(narrow, Storage::F16 | Storage::Bf16);
+    if !is_half || !is_wider(stored) || !is_wider(inputs) || context.contract.tolerance.is_some() {
+        return None;
+    }
+    let largest = context.explanation.map_or(0.0, |explanation| explanation.contract_misfit.largest);
+    let words = format!(
+        "every weight is a {} number although they are stored as {} and Q and K are {}: largest error of a weight {}",
+        narrow.name(),
+        stored.name(),
+        inputs.name(),
+        significant(largest, 2)
+    );
+    Some(
+        context
+            .finding(Check::Precision, Verdict::Warn, "rounded", words)
+            .with_numbers(largest, 0.0, "largest error of a weight")
+            .with_cause(
+                format!("the weights were cast to {} on the way (autocast?) and back; pass --tolerance to accept or forbid it", narrow.name()),
+                "print the type of the weights before they are stored",
+            ),
+    )
 }
 
 /// Q and K whose products leave the range of f16.

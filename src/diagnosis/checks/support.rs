@@ -105,13 +105,15 @@ fn support_finding(context: &HeadContext<'_>, support: &Support) -> Finding {
         && hidden > 0
         && support.lost + hidden == total
         && context.head.mask.as_ref().is_some_and(|mask| mask.kind != MaskKind::Additive);
-    let leak = format!(
-        "{} hidden cells have weight (mean {} of a row that leaks), first (query {}, key {})",
-        support.leaked,
-        significant(support.leaked_weight, 3),
-        support.first.0,
-        support.first.1
-    );
+    let (query, key) = support.first;
+    let leak = match support.leaked {
+        0 => format!("no hidden cell has weight; first difference at (query {query}, key {key})"),
+        leaked => format!(
+            "{leaked} hidden {} weight (mean {} of a row that leaks), first (query {query}, key {key})",
+            if leaked == 1 { "cell has" } else { "cells have" },
+            significant(support.leaked_weight, 3)
+        ),
+    };
     let mut finding = if reversed {
         let words = "the weights lie on exactly the cells that the mask hides (agreement 0 %, inverted 100 %): polarity reversed";
         let verdict = against(context.head.mask.as_ref().is_some_and(|mask| mask.kind_is_declared));
@@ -284,7 +286,10 @@ fn causal_finding(context: &HeadContext<'_>, support: &Support, pattern: &Patter
         ),
         _ => (
             "cells",
-            format!("future keys have weight: {leak}; {} visible cells have none; pattern: {pattern}", support.lost),
+            format!(
+                "the cells with weight are not those of the causal mask: {leak}; {} visible cells have none; pattern: {pattern}",
+                support.lost
+            ),
             "another mask than the declared one was applied".to_string(),
         ),
     };
