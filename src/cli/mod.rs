@@ -5,13 +5,16 @@
 
 pub mod audit;
 pub mod check;
+pub mod completions;
 pub mod complexity;
 pub mod depth;
 mod invocation;
 pub mod kv_cache;
+pub mod man;
 pub mod mask;
 pub mod merge;
 pub mod multi_head;
+pub mod output;
 pub mod positional;
 pub mod probe;
 pub mod shared;
@@ -32,6 +35,11 @@ use crate::report::{command_line, notes, stdout};
 
 /// Exit code for wrong usage or unreadable input; nothing was written.
 const EXIT_USAGE: u8 = 2;
+
+/// The definition of the whole command line, for completions and manual pages.
+pub fn definition() -> clap::Command {
+    Cli::command()
+}
 
 /// What `attn` was asked to do.
 #[derive(Debug, Parser)]
@@ -67,6 +75,8 @@ enum Command {
     Probe(probe::ProbeArguments),
     Check(check::CheckArguments),
     Merge(merge::MergeArguments),
+    Completions(completions::CompletionsArguments),
+    Man(man::ManArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -90,8 +100,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Options of every command that a suite gives itself: one seed, one budget, one place for the results.
-const OF_THE_SUITE: [&str; 10] =
-    ["false_alarm", "seed", "threads", "output", "format", "per_trial", "plot", "shard", "resume", "quiet"];
+const OF_THE_SUITE: [&str; 11] =
+    ["false_alarm", "seed", "threads", "output", "format", "color", "per_trial", "plot", "shard", "resume", "quiet"];
 
 /// Checks the words of a command line in a suite, without the program's name, as far as that can be done without running it.
 ///
@@ -124,7 +134,31 @@ fn parse(arguments: &[OsString]) -> Result<(Command, String), clap::Error> {
     Ok((cli.command, invocation))
 }
 
+impl Command {
+    /// Where its result goes; None where it has none of that kind.
+    fn results(&self) -> Option<&output::OutputArguments> {
+        match self {
+            Self::Audit(arguments) => Some(&arguments.results),
+            Self::Variance(arguments) => Some(&arguments.shared.results),
+            Self::SoftmaxSpikiness(arguments) => Some(&arguments.shared.results),
+            Self::Mask(arguments) => Some(&arguments.shared.results),
+            Self::Complexity(arguments) => Some(&arguments.results),
+            Self::MultiHead(arguments) => Some(&arguments.shared.results),
+            Self::Positional(arguments) => Some(&arguments.shared.results),
+            Self::KvCache(arguments) => Some(&arguments.shared.results),
+            Self::Depth(arguments) => Some(&arguments.shared.results),
+            Self::Probe(arguments) => arguments.action.results(),
+            Self::Check(arguments) => Some(&arguments.results),
+            Self::Merge(arguments) => Some(&arguments.results),
+            Self::Completions(_) | Self::Man(_) => None,
+        }
+    }
+}
+
 fn execute(command: Command, invocation: &str) -> Result<ExitStatus> {
+    if let Some(results) = command.results() {
+        commands::config::choose_colour(&results.color)?;
+    }
     match command {
         Command::Audit(arguments) => commands::audit::run(&arguments, invocation),
         Command::Variance(arguments) => commands::variance::run(&arguments, invocation),
@@ -138,6 +172,8 @@ fn execute(command: Command, invocation: &str) -> Result<ExitStatus> {
         Command::Probe(arguments) => commands::probe::run(&arguments, invocation),
         Command::Check(arguments) => commands::check::run(&arguments, invocation),
         Command::Merge(arguments) => merge(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Man(arguments) => commands::man::run(&arguments),
     }
 }
 
