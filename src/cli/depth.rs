@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::multi_head::PER_HEAD;
-use super::shared::SharedArguments;
+use super::shared::{DETECT_HELP, SharedArguments};
 
 /// What do layers make of tokens: rank collapse, variance, spikiness and gradients through a stack of blocks?
 ///
@@ -14,7 +14,7 @@ use super::shared::SharedArguments;
 #[command(
     mut_arg("dk", |dk| dk.default_value(PER_HEAD).help("Width of queries, keys and values of a head in columns: a list or a doubling range, e.g. 8,16")),
     mut_arg("queries", |n| n.default_value("32").help("Number of tokens n: a list or a doubling range, e.g. 16..64")),
-    mut_arg("detect", |detect| detect.default_value("2%")),
+    mut_arg("detect", |detect| detect.default_value("2%").help(DETECT_HELP)),
     mut_arg("scale", |scale| scale.default_value("inv-sqrt-dk").help(
         "Factor on QKᵀ (dimensionless), e.g. none: none (1), inv-sqrt-dk (1/√d_k), inv-dk (1/d_k), or a number; one alone"
     )),

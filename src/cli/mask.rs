@@ -44,7 +44,7 @@ pub struct MaskArguments {
     #[arg(long, value_name = "KIND", default_value = "causal", help_heading = "The mask", allow_hyphen_values = true)]
     pub kind: String,
 
-    /// Where queries stand among the keys if n ≠ m, e.g. bottom-right: top-left (query i at key i) or bottom-right (the last at the last); also @… behind a kind [default: none; needed if n ≠ m]
+    /// Where queries stand among the keys if n ≠ m, e.g. bottom-right: top-left (query i at key i) or bottom-right (the last at the last); also @… behind a kind [default: top-left]
     #[arg(long, value_name = "WHERE", help_heading = "The mask", allow_hyphen_values = true)]
     pub align: Option<String>,
 

@@ -50,10 +50,11 @@ pub fn definition() -> clap::Command {
     long_about = "Draws i.i.d. Q and K, runs attention, and holds what comes out against the mathematics: \
                   E[QKᵀ] = 0, Var[QKᵀ] = d_k, unit variance after the scale. Every verdict keeps the \
                   false-alarm and miss rates you chose.",
-    after_help = "Exit codes: 0 every claim upheld · 1 a claim rejected · 2 wrong usage, nothing written · \
-                  3 undecided (too few trials).\n\n\
-                  Examples:\n  attn variance --dk 64\n  attn variance --dk 16..1024 -o sweep.csv\n  attn mask --kind window:65 --claim window:64\n  \
-                  attn complexity --plot cost.png"
+    after_help = "Exit codes: 0 every claim upheld · 1 a claim rejected · 2 wrong usage, nothing written · 3 undecided (too few trials)\n\n\
+    Examples:\n  \
+    attn variance --dk 64                          the claim at one size\n  \
+    attn mask --kind window:65 --claim window:64   a fault, and its numbers\n  \
+    attn audit dump.safetensors                    what is wrong with yours"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -63,7 +64,6 @@ struct Cli {
 /// One question, one subcommand.
 #[derive(Debug, Subcommand)]
 enum Command {
-    Audit(audit::AuditArguments),
     Variance(variance::VarianceArguments),
     SoftmaxSpikiness(softmax_spikiness::SoftmaxSpikinessArguments),
     Mask(mask::MaskArguments),
@@ -72,6 +72,7 @@ enum Command {
     Positional(positional::PositionalArguments),
     KvCache(kv_cache::KvCacheArguments),
     Depth(depth::DepthArguments),
+    Audit(audit::AuditArguments),
     Probe(probe::ProbeArguments),
     Check(check::CheckArguments),
     Merge(merge::MergeArguments),
@@ -216,19 +217,31 @@ fn usage_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
                 }
             }
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            notes::say("attn: error: a subcommand is needed, for example variance (see 'attn --help')");
-            ExitCode::from(EXIT_USAGE)
-        }
-        _ => {
-            let message = message(error);
-            let subcommand = (arguments.get(1).and_then(|word| word.to_str()))
-                .filter(|word| Cli::command().find_subcommand(word).is_some())
-                .map_or(String::new(), |word| format!(" {word}"));
-            notes::say(&format!("attn: error: {message} (see 'attn{subcommand} --help')"));
+        kind => {
+            let (path, command) = typed_command(arguments);
+            let first = command.get_subcommands().next().map(clap::Command::get_name);
+            let message = match (kind, first) {
+                (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, Some(first)) => {
+                    format!("a subcommand is needed, for example {path} {first}")
+                }
+                _ => message(error),
+            };
+            notes::say(&format!("attn: error: {message} (see '{path} --help')"));
             ExitCode::from(EXIT_USAGE)
         }
     }
+}
+
+/// The deepest subcommand that was typed: its words, and its definition.
+fn typed_command(arguments: &[OsString]) -> (String, clap::Command) {
+    let mut command = Cli::command();
+    let mut path = command.get_name().to_string();
+    for word in arguments.iter().skip(1).map_while(|word| word.to_str()) {
+        let Some(below) = command.find_subcommand(word).cloned() else { break };
+        path = format!("{path} {word}");
+        command = below;
+    }
+    (path, command)
 }
 
 /// What clap says, in one line.
@@ -248,6 +261,10 @@ fn message(error: &clap::Error) -> String {
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+#[path = "help_tests.rs"]
+mod help_tests;
 
 #[cfg(test)]
 mod tests {

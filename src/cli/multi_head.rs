@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::shared::SharedArguments;
+use super::shared::{DETECT_HELP, SharedArguments};
 
 /// The width of a head where --dk is not given: a word that no list of sizes is.
 pub const PER_HEAD: &str = "d_model/heads";
@@ -17,7 +17,7 @@ pub const PER_HEAD: &str = "d_model/heads";
 #[command(
     mut_arg("dk", |dk| dk.default_value(PER_HEAD).help("Width of queries and keys of a head in columns: a list or a doubling range, e.g. 32,64")),
     mut_arg("queries", |n| n.default_value("64").help("Number of tokens n (of queries, with --cross): a list or a doubling range, e.g. 16..64")),
-    mut_arg("detect", |detect| detect.default_value("2%")),
+    mut_arg("detect", |detect| detect.default_value("2%").help(DETECT_HELP)),
     mut_arg("entries", |law| law.help(
         "Law of the entries of tokens and weights, standardised, e.g. laplace: normal, uniform, rademacher, laplace, student-t:NU"
     )),

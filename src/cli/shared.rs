@@ -12,6 +12,9 @@ use crate::commands::parse;
 pub const NOT_OF_THE_RESULT: [&str; 10] =
     ["output", "format", "color", "per_trial", "plot", "quiet", "threads", "shard", "resume", "trials_from"];
 
+/// What `--detect` says where a subcommand gives it another default.
+pub const DETECT_HELP: &str = "Smallest relative deviation that must be seen, e.g. 1% or 0.01";
+
 /// A seed as typed, `random` replaced by the number that the operating system gives: every part of the program then sees one seed.
 fn seed(text: &str) -> Result<String, String> {
     if text == "random" { parse::seed(text).map(|seed| seed.to_string()) } else { Ok(text.to_string()) }
