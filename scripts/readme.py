@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Splices recorded results from data/recorded into README.md, between `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
+"""Splices recorded results from data/recorded into README.md and the pages in docs, between `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
 
-    python3 scripts/readme.py            rewrite README.md
-    python3 scripts/readme.py --check    fail when README.md differs from what the files say
+    python3 scripts/readme.py            rewrite the pages
+    python3 scripts/readme.py --check    fail when a page differs from what the files say
 
-A section whose file is not recorded yet keeps its text and is named. It may only say so: under --check a section that
-shows numbers without their file fails. Standard library only.
+A section stands on one page. One whose file is not recorded yet keeps its text and is named. It may only say so: under
+--check a section that shows numbers without their file fails. Links between the pages are checked too: the file, and the
+heading after `#`. Standard library only.
 """
 import argparse
 import csv
@@ -53,6 +54,52 @@ def sweep():
         if keep:
             kept.append(line)
     return fenced("\n".join([command, *kept]))
+
+
+CUT = "…"
+LEGENDS = ("% is of theory", "ratio: the largest")
+
+
+def excerpt(name, *rows):
+    """The command, the rows of its tables that begin with one of `rows`, with `…` for those left out, and the sentences below them. Notes on
+    standard error and the legend are left out."""
+    command, *lines = text(name).rstrip().split("\n")
+    kept, in_table, legend = [command], False, False
+    for line in lines:
+        # The legend ends where the verdicts are counted.
+        legend = line.startswith(LEGENDS) or (legend and not re.match(r"\d+ \w+", line))
+        if legend or line.startswith("attn: "):
+            continue
+        if line.startswith("─"):
+            in_table = True
+        elif not line:
+            in_table = False
+        elif in_table and not line.startswith(rows):
+            line = CUT
+        if (line == CUT and kept[-1] == CUT) or (not line and not kept[-1]):
+            continue
+        kept.append(line)
+    return fenced("\n".join(kept))
+
+
+def picture():
+    """The picture of the sweep, with the command that drew it."""
+    command = text("picture").splitlines()[0].removeprefix("$ ")
+    shown = command.removesuffix(" -q -o sweep.csv")
+    return f"![variance of the logits against d_k, raw and scaled, measured beside theory](data/recorded/picture.png)\n\n`{shown}`"
+
+
+def audit_short():
+    """The finding, and one line a check; the table of moments by head is in docs/audit.md."""
+    command, *lines = text("audit").rstrip().split("\n")
+    kept, skipping = [command], False
+    for line in lines:
+        skipping = line.lstrip().startswith("b.head") or (skipping and bool(line))
+        if line.startswith("In the table"):
+            break
+        kept.append(CUT if skipping else line)
+    kept = [line for index, line in enumerate(kept) if line != CUT or kept[index - 1] != CUT]
+    return fenced("\n".join([*kept, lines[-1]]))
 
 
 def naive():
@@ -122,13 +169,38 @@ def calibration():
     return "\n\n".join(parts)
 
 
+def calibration_short():
+    """One row a law: the rates of all its rows, and how many are outside; the rest is in docs/method.md."""
+    records = rows("calibration")
+    rates = sorted({record["asked_rate"] for record in records}, key=float, reverse=True)
+    seeds = " or ".join(seeds for (seeds,) in distinct(records, "seeds"))
+    body = []
+    for law in dict.fromkeys(record["entries"] for record in records):
+        for rate in rates:
+            chosen = [record for record in records if (record["entries"], record["asked_rate"]) == (law, rate)]
+            judged = [record for record in chosen if record["outcome"] != "undecided"]
+            whole = [record for record in chosen if record["statistic"] == "whole run"]
+            body.append([law, rate, pooled(whole), len(judged), sum(record["outcome"] == "outside" for record in judged)])
+    judged, outside = (sum(record["outcome"] != "undecided" for record in records),
+                       sum(record["outcome"] == "outside" for record in records))
+    header = ["entries", "asked for", "whole runs that fail", "rates judged", "outside their interval"]
+    return (f"The measured false-alarm rate of a correct implementation over {seeds} seeds for each size, law and number of trials; the interval is the exact\n"
+            f"binomial one that leaves out one correct rate in a thousand.\n\n{table(header, body)}\n\n"
+            f"{outside} of {judged} judged rates are outside; chance alone puts about {judged / 1000:.1f} there.")
+
+
 def short(value):
     """1e-6 for 0.000001."""
     return re.sub(r"e([+-])0*", lambda match: "e" + match[1].replace("+", ""), f"{float(value):g}")
 
 
-def power():
-    records = rows("power")
+def power_short():
+    """Faults at one size: as large as asked for, half as large, none."""
+    return power(lambda record: (record["n_queries"], record["n_keys"]) == ("64", "64") and not record["fault"].startswith("-"))
+
+
+def power(chosen=lambda record: True):
+    records = [record for record in rows("power") if chosen(record)]
     header = ["d", "n × m", "false alarm", "miss", "detect", "trials", "error in the variance", "rejected", "share (95 %)"]
     body = []
     for record in records:
@@ -140,8 +212,13 @@ def power():
     return table(header, body, left=0)
 
 
-def benchmark():
-    records = rows("benchmark")
+def benchmark_short():
+    """The usual size beside the strongest eager forms."""
+    return benchmark(lambda record: (record["d_k"], record["n"]) == ("64", "512") and record["method"] in ("fused", "slabs"))
+
+
+def benchmark(chosen=lambda record: True):
+    records = [record for record in rows("benchmark") if chosen(record)]
     peers = list(dict.fromkeys((record["program"], record["method"]) for record in records if record["program"] != "attn"))
     body = []
     for key in dict.fromkeys(tuple(record[name] for name in ("job", "d_k", "n", "dtype")) for record in records):
@@ -191,66 +268,99 @@ def probe_matrix():
             f"All of them have {', '.join(same)} right.\n{versions}.")
 
 
+# Sections that are the whole of a recorded run, NAME.txt.
+WHOLE = ["variance", "small", "error", "csv", "json", "mean", "correlation", "spikiness", "attention", "mask", "mask-claim", "positional", "rotary",
+         "cache", "heads", "probe", "depth", "check", "audit", "complexity"]
+
 # What a section is made of: its file, and how.
 SECTIONS = {
+    **{name: (f"{name}.txt", lambda name=name: fenced(text(name))) for name in WHOLE},
+    "picture": ("picture.png", picture),
     "naive": ("naive.txt", naive),
-    "variance": ("variance.txt", lambda: fenced(text("variance"))),
     "sweep": ("sweep.txt", sweep),
-    "small": ("small.txt", lambda: fenced(text("small"))),
-    "error": ("error.txt", lambda: fenced(text("error"))),
-    "csv": ("csv.txt", lambda: fenced(text("csv"))),
-    "json": ("json.txt", lambda: fenced(text("json"))),
-    "mean": ("mean.txt", lambda: fenced(text("mean"))),
-    "correlation": ("correlation.txt", lambda: fenced(text("correlation"))),
-    "spikiness": ("spikiness.txt", lambda: fenced(text("spikiness"))),
-    "attention": ("attention.txt", lambda: fenced(text("attention"))),
-    "mask": ("mask.txt", lambda: fenced(text("mask"))),
-    "mask-claim": ("mask-claim.txt", lambda: fenced(text("mask-claim"))),
-    "positional": ("positional.txt", lambda: fenced(text("positional"))),
-    "rotary": ("rotary.txt", lambda: fenced(text("rotary"))),
-    "cache": ("cache.txt", lambda: fenced(text("cache"))),
-    "heads": ("heads.txt", lambda: fenced(text("heads"))),
-    "probe": ("probe.txt", lambda: fenced(text("probe"))),
-    "depth": ("depth.txt", lambda: fenced(text("depth"))),
-    "check": ("check.txt", lambda: fenced(text("check"))),
+    "mean-short": ("mean.txt", lambda: excerpt("mean", "logit_variance", "q_mean", "q_variance")),
+    "spikiness-short": ("spikiness.txt", lambda: excerpt("spikiness", "entropy", "participation", "max_weight")),
+    "mask-short": ("mask-claim.txt", lambda: excerpt("mask-claim", "visible_share", "masked_weight_max", "leak ", "logit_variance", "entropy")),
+    "complexity-short": ("complexity.txt", lambda: excerpt("complexity", "1024 × 1024", "2048 × 2048", "qk  ", "total, streaming")),
+    "rotary-short": ("rotary.txt", lambda: excerpt("rotary", "logit_variance", "angle_error", "norm_change", "score_error")),
+    "cache-short": ("cache.txt", lambda: excerpt("cache", "bound_share", "sequence_difference", "operations_cached:511", "operations_uncached:511")),
+    "heads-short": ("heads.txt", lambda: excerpt("heads", "weight_matrices", "head_correlation", "logit_mean:head1", "logit_variance:head1")),
+    "depth-short": ("depth.txt", lambda: excerpt("depth", *(f"{name}:layer{layer}" for layer in range(4) for name in ("token_cosine", "gradient_scale")))),
+    "audit-short": ("audit.txt", audit_short),
+    "probe-short": ("probe.txt", lambda: excerpt("probe", "default-scale", "causal", "empty-rows", "window", "f16", "determinism")),
     "probe-matrix": ("../probe_matrix.csv", probe_matrix),
     "calibration": ("calibration.csv", calibration),
+    "calibration-short": ("calibration.csv", calibration_short),
     "power": ("power.csv", power),
+    "power-short": ("power.csv", power_short),
     "benchmark": ("benchmark.csv", benchmark),
+    "benchmark-short": ("benchmark.csv", benchmark_short),
 }
+
+PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+
+
+def without_code(page):
+    """The text without what stands in fences."""
+    return re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page):
+    """The anchors that GitHub gives to headings: lower case, no punctuation, blanks as hyphens."""
+    headings = re.findall(r"^#+ (.+)$", without_code(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(pages):
+    """Links to files that are not there, or to headings that their page does not have."""
+    for name, page in pages.items():
+        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", without_code(page)):
+            path, _, heading = target.partition("#")
+            file = (ROOT / name).parent / path if path else ROOT / name
+            if not file.exists():
+                yield f"{name}: links to {target}, which is not there"
+            elif heading and heading not in anchors(file.read_text(encoding="utf-8")):
+                yield f"{name}: links to {target}, which has no such heading"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing, fail when README.md differs")
+    parser.add_argument("--check", action="store_true", help="change nothing, fail when a page differs")
     check = parser.parse_args().check
-    readme = ROOT / "README.md"
-    old = readme.read_text(encoding="utf-8")
-    problems, found = [], set()
+    problems, found, pages = [], set(), {}
 
-    def splice(match):
-        name, body = match["name"], match["body"]
-        found.add(name)
-        if name not in SECTIONS:
-            problems.append(f"README.md: the section '{name}' is not known to scripts/readme.py")
-            return match[0]
-        source, make = SECTIONS[name]
-        if not (RECORDED / source).exists():
-            print(f"readme.py: section '{name}': data/recorded/{source} is not recorded yet", file=sys.stderr)
-            if body.strip() != PLACEHOLDER:
-                problems.append(f"README.md: the section '{name}' shows results, but data/recorded/{source} is missing")
-            return match[0]
-        return f"<!-- begin: {name} -->\n{make()}\n<!-- end: {name} -->"
+    for page in PAGES:
+        old = (ROOT / page).read_text(encoding="utf-8")
+        here = []
 
-    new = SECTION.sub(splice, old)
-    if 2 * len(found) != len(MARKER.findall(old)):
-        problems.append("README.md: a marker without its partner, or a section twice")
-    problems += [f"README.md: no section '{name}'" for name in SECTIONS if name not in found]
-    if check and new != old:
-        line = next(index for index, (a, b) in enumerate(zip(old.split("\n") + [""], new.split("\n") + [""]), 1) if a != b)
-        problems.append(f"README.md differs from data/recorded from line {line} on; run: python3 scripts/readme.py")
-    if not check and new != old:
-        readme.write_text(new, encoding="utf-8")
+        def splice(match):
+            name, body = match["name"], match["body"]
+            here.append(name)
+            if name in found:
+                problems.append(f"{page}: the section '{name}' stands twice")
+            found.add(name)
+            if name not in SECTIONS:
+                problems.append(f"{page}: the section '{name}' is not known to scripts/readme.py")
+                return match[0]
+            source, make = SECTIONS[name]
+            if not (RECORDED / source).exists():
+                print(f"readme.py: section '{name}': data/recorded/{source} is not recorded yet", file=sys.stderr)
+                if body.strip() != PLACEHOLDER:
+                    problems.append(f"{page}: the section '{name}' shows results, but data/recorded/{source} is missing")
+                return match[0]
+            return f"<!-- begin: {name} -->\n{make()}\n<!-- end: {name} -->"
+
+        new = SECTION.sub(splice, old)
+        if 2 * len(here) != len(MARKER.findall(old)):
+            problems.append(f"{page}: a marker without its partner")
+        if check and new != old:
+            line = next(index for index, (a, b) in enumerate(zip(old.split("\n") + [""], new.split("\n") + [""]), 1) if a != b)
+            problems.append(f"{page} differs from data/recorded from line {line} on; run: python3 scripts/readme.py")
+        if not check and new != old:
+            (ROOT / page).write_text(new, encoding="utf-8")
+        pages[page] = new
+    problems += [f"no page has the section '{name}'" for name in SECTIONS if name not in found]
+    problems += broken_links(pages)
     for problem in problems:
         print(f"readme.py: {problem}", file=sys.stderr)
     sys.exit(1 if problems else 0)

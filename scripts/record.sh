@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Records the outputs that README shows: data/recorded/NAME.txt, with the command on the first line and below it what
+# Records the outputs that README and docs show: data/recorded/NAME.txt, with the command on the first line and below it what
 # standard error and standard output said. Run it after a change that moves numbers, then `python3 scripts/readme.py`.
 #
 #     scripts/record.sh              all of them
 #     scripts/record.sh variance     only the named ones
 #
-# Builds the program in release first. Everything it runs is deterministic, so recording twice gives the same files.
+# Builds the program in release first. Everything it runs is deterministic, so recording twice gives the same files; the one
+# exception, the times of `complexity`, is recorded only when named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,6 +32,11 @@ record() {
     mv "$work/recording" "$recorded/$name.txt"
 }
 
+# The picture at the top of README; the text file has its command.
+record picture 'attn variance --dk 16..1024 --plot picture.png -q -o sweep.csv'
+if [ -e "$work/picture.png" ]; then
+    mv "$work/picture.png" "$recorded/picture.png"
+fi
 record help 'attn variance -h'
 record variance 'attn variance --dk 64 --format table; echo "exit code $?"'
 record sweep 'attn variance --dk 16..1024 --format table; echo "exit code $?"'
@@ -44,6 +50,11 @@ record rotary 'attn positional --kind rotary --precision bf16 --offset 1,64 --sc
 record cache 'attn kv-cache --precision bf16 --heads 8 --kv-heads 2 --window 128 --chunk 64 --format table; echo "exit code $?"'
 record heads 'attn multi-head --d-model 256 --heads 4 --scale none --format table; echo "exit code $?"'
 record depth 'attn depth --layers 3 --norm none --no-residual --no-mlp --format table; echo "exit code $?"'
+ln -s "$PWD/data/real/minilm/minilm.safetensors" "$work/minilm.safetensors"
+record audit 'attn audit minilm.safetensors --group single.layer3 --scale 1/dk --format table; echo "exit code $?"'
+if [ ${#wanted[@]} -gt 0 ]; then
+    record complexity 'attn complexity --format table; echo "exit code $?"'
+fi
 record check 'attn check -q --format table | sed -n "1,9p;\$p"'
 # Needs PyTorch for python3.
 record probe 'attn probe run --adapter torch --format table; echo "exit code $?"'

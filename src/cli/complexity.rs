@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::output::OutputArguments;
+
 /// Options of `attn complexity`, as typed.
 #[derive(Debug, Clone, Args)]
 #[command(
@@ -10,15 +12,18 @@ use clap::Args;
                   Counts the operations of QKᵀ, of scale and softmax, and of PV by closed formulas and holds them against an instrumented \
                   computation; times each stage over a sweep of n (at the largest d_k) and one of d_k (at the largest n), and fits the \
                   exponents. Counts and the agreement of the kernels' outputs decide the exit code, times only with --gate-time.",
-    after_help = "Examples:\n  \
-    attn complexity                                          the law in words, and whether it was seen\n  \
-    attn complexity -n 512..4096 --mask causal --plot c.png  half the cells, the same exponent\n  \
-    attn complexity --layer --cache --heads 8                the layer around it, and decoding with a KV cache\n\n\
-    Exit codes: 0 counts and outputs agree · 1 they do not (with --gate-time: or an exponent is outside its limits) · 2 wrong usage · \
-    3 with --gate-time: too few sizes or times to judge"
+    after_help = "Exit codes: 0 counts and outputs agree · 1 they do not (with --gate-time: or an exponent is outside its limits) · 2 wrong usage · \
+    3 with --gate-time: too few sizes or times to judge\n\n\
+    Examples:\n  \
+    attn complexity\n      \
+    the law in words, and whether it was seen\n  \
+    attn complexity -n 512..4096 --mask causal --plot c.png\n      \
+    half the cells, the same exponent\n  \
+    attn complexity --layer --cache --heads 8\n      \
+    the layer around it, and decoding with a KV cache"
 )]
 pub struct ComplexityArguments {
-    /// Numbers of queries n: a list `512,1024` or a doubling range, swept at the largest d_k
+    /// Numbers of queries n, rows of Q: a list or a doubling range, e.g. 512..4096, swept at the largest d_k
     #[arg(
         short = 'n',
         long,
@@ -29,11 +34,11 @@ pub struct ComplexityArguments {
     )]
     pub queries: String,
 
-    /// Number of keys m, the same at every n [default: as many as queries]
+    /// Number of keys m, rows of K, the same at every n, e.g. 1024 [default: as many as queries]
     #[arg(short = 'm', long, value_name = "M", help_heading = "Sizes", allow_hyphen_values = true)]
     pub keys: Option<String>,
 
-    /// Key widths d_k: a list or a doubling range, swept at the largest n
+    /// Key widths d_k in columns: a list or a doubling range, e.g. 64..512, swept at the largest n
     #[arg(
         long,
         value_name = "LIST",
@@ -43,19 +48,19 @@ pub struct ComplexityArguments {
     )]
     pub dk: String,
 
-    /// Width of values d_v [default: d_k]
+    /// Width of values d_v in columns, e.g. 32 [default: d_k]
     #[arg(long, value_name = "D", help_heading = "Sizes", allow_hyphen_values = true)]
     pub dv: Option<String>,
 
-    /// A mask: causal, window:W, prefix:P, padding:L, documents:L1,L2,… or several joined by +, then @bottom-right if n ≠ m
+    /// A mask, e.g. window:128: causal, window:W, prefix:P, padding:L, documents:L1,L2,… or several joined by +, then @bottom-right if n ≠ m [default: none]
     #[arg(long, value_name = "RULE", help_heading = "What is run", allow_hyphen_values = true)]
     pub mask: Option<String>,
 
-    /// materialised (all n·m weights in memory), streaming (online softmax over blocks of keys) or both
+    /// Kernel to run, e.g. streaming: materialised (all n·m weights in memory), streaming (online softmax over blocks of keys) or both
     #[arg(long, value_name = "NAME", default_value = "both", help_heading = "What is run", allow_hyphen_values = true)]
     pub kernel: String,
 
-    /// Arithmetic: f32 or f64
+    /// Arithmetic, f32 or f64, e.g. f64
     #[arg(long, value_name = "P", default_value = "f32", help_heading = "What is run", allow_hyphen_values = true)]
     pub precision: String,
 
@@ -63,15 +68,15 @@ pub struct ComplexityArguments {
     #[arg(long, help_heading = "What is run")]
     pub cache: bool,
 
-    /// Seconds for all measurements, e.g. 10s, 2m, 500ms; less is used if the times are steady
+    /// Time for all measurements, in seconds or with a unit, e.g. 2m or 500ms; less is used if the times are steady
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "What is run", allow_hyphen_values = true)]
     pub time_budget: String,
 
-    /// Threads; one is timed by its own processor time, which other programs do not lengthen, more by the wall clock
+    /// Number of threads, e.g. 2; one is timed by its own processor time, which other programs do not lengthen, more by the wall clock
     #[arg(long, value_name = "N", default_value = "1", help_heading = "What is run", allow_hyphen_values = true)]
     pub threads: String,
 
-    /// Seed of the inputs and of the order of the measurements; a number, or `random`
+    /// Seed of the inputs and of the order of the measurements, a number or `random`, e.g. 7
     #[arg(long, value_name = "S", default_value = "0", help_heading = "What is run", allow_hyphen_values = true)]
     pub seed: String,
 
@@ -83,31 +88,23 @@ pub struct ComplexityArguments {
     #[arg(long, help_heading = "What is counted")]
     pub layer: bool,
 
-    /// Heads of queries h [default: 8 with --layer]
+    /// Number of heads of queries h, e.g. 16 [default: 8 with --layer]
     #[arg(long, value_name = "H", help_heading = "What is counted", allow_hyphen_values = true)]
     pub heads: Option<String>,
 
-    /// Heads of keys and values, a divisor of --heads [default: as many as heads]
+    /// Number of heads of keys and values, a divisor of --heads, e.g. 2 [default: as many as heads]
     #[arg(long, value_name = "G", help_heading = "What is counted", allow_hyphen_values = true)]
     pub kv_heads: Option<String>,
 
-    /// Width of a token [default: heads times d_k]
+    /// Width of a token in columns, e.g. 1024 [default: heads times d_k]
     #[arg(long, value_name = "D", help_heading = "What is counted", allow_hyphen_values = true)]
     pub d_model: Option<String>,
 
-    /// Width inside the MLP [default: 4 times d_model]
+    /// Width inside the MLP in columns, e.g. 4096 [default: 4 times d_model]
     #[arg(long, value_name = "F", help_heading = "What is counted", allow_hyphen_values = true)]
     pub d_ff: Option<String>,
 
-    /// Where the result goes, format by ending (.csv, .json, .md); `-` is stdout
-    #[arg(short, long, value_name = "FILE", default_value = "-", help_heading = "Output")]
-    pub output: String,
-
-    /// table, csv, json or markdown [default: by the ending of --output; table on a terminal, csv in a pipe]
-    #[arg(long, value_name = "F", help_heading = "Output", allow_hyphen_values = true)]
-    pub format: Option<String>,
-
-    /// A picture of the times against n and d_k with the fitted lines (.svg or .png)
+    /// File for a picture of the times against n and d_k with the fitted lines, .svg or .png, e.g. cost.png [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub plot: Option<String>,
 
@@ -123,7 +120,7 @@ pub struct ComplexityArguments {
     #[arg(long, value_name = "FILE", hide = true)]
     pub resume: Option<String>,
 
-    /// No progress bar, no notes; results and errors only
-    #[arg(short, long, help_heading = "Output")]
-    pub quiet: bool,
+    /// Where the result goes.
+    #[command(flatten)]
+    pub results: OutputArguments,
 }

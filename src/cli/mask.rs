@@ -19,18 +19,21 @@ use super::shared::SharedArguments;
     padding:L        the first L keys; the rest is padding\n  \
     documents:A,B,…  the keys of its own document of A, B, … tokens\n  \
     none             every key\n  \
-    file:MASK.npy    what the file says: booleans and 0/1 (1 is visible, see --true-means), or numbers added to the logits, where −∞ or \
-    one constant below -50 and far from the rest hides; one row or column is repeated; n and m are the file's if not given\n\n\
-    With -inf hidden keys are left out of the softmax and of the product with V, as fused kernels do. softmax(logits.masked_fill(-inf)) @ V \
-    multiplies hidden values by 0, which is NaN for a NaN: say --hidden-values multiply.\n\n\
+    file:MASK.npy    what the file says: booleans and 0/1 (1 is visible, see --true-means), or numbers added to the logits, where −∞ or one constant below -50 and far from the rest hides; one row or column is repeated; n and m are the file's if not given\n\n\
+    With -inf hidden keys are left out of the softmax and of the product with V, as fused kernels do. \
+    softmax(logits.masked_fill(-inf)) @ V multiplies hidden values by 0, which is NaN for a NaN: say --hidden-values multiply.\n\n\
     A row's p-value comes from the trials; a fixed value (a weight of exactly 0) is refuted by one trial.\n\n\
+    Exit codes: 0 every claim upheld · 1 a claim rejected · 2 wrong usage · 3 undecided (too few trials)\n\n\
     Examples:\n  \
-    attn mask                                               the causal mask\n  \
-    attn mask --kind causal@bottom-right -n 64 -m 512       decoding with a cache\n  \
-    attn mask --kind causal --fill -20 --precision f32      a finite fill that leaks\n  \
-    attn mask --kind window:65 --claim window:64            off by one: what it does to the numbers\n  \
-    attn mask --kind file:mask.npy --claim causal --plot mask.png\n\n\
-    Exit codes: 0 every claim upheld · 1 a claim rejected · 2 wrong usage · 3 undecided (too few trials)"
+    attn mask\n      \
+    the causal mask\n  \
+    attn mask --kind causal@bottom-right -n 64 -m 512\n      \
+    decoding with a cache\n  \
+    attn mask --kind causal --fill -20 --precision f32\n      \
+    a finite fill that leaks\n  \
+    attn mask --kind window:65 --claim window:64\n      \
+    off by one: what it does to the numbers\n  \
+    attn mask --kind file:mask.npy --claim causal --plot mask.png"
 )]
 pub struct MaskArguments {
     /// Options shared by the simulating subcommands.
@@ -41,7 +44,7 @@ pub struct MaskArguments {
     #[arg(long, value_name = "KIND", default_value = "causal", help_heading = "The mask", allow_hyphen_values = true)]
     pub kind: String,
 
-    /// Where queries stand among the keys if n ≠ m: top-left (query i at key i) or bottom-right (the last at the last); also @… behind a kind
+    /// Where queries stand among the keys if n ≠ m, e.g. bottom-right: top-left (query i at key i) or bottom-right (the last at the last); also @… behind a kind [default: top-left]
     #[arg(long, value_name = "WHERE", help_heading = "The mask", allow_hyphen_values = true)]
     pub align: Option<String>,
 
@@ -53,15 +56,15 @@ pub struct MaskArguments {
     #[arg(long, value_name = "X", help_heading = "The mask", allow_hyphen_values = true)]
     pub fill: Option<String>,
 
-    /// Hide before the softmax (in the logits) or after it (in the weights, without renormalising): before, after
+    /// When to hide, e.g. after: before the softmax (in the logits) or after it (in the weights, without renormalising)
     #[arg(long, value_name = "WHEN", default_value = "before", help_heading = "The mask", allow_hyphen_values = true)]
     pub apply: String,
 
-    /// Hidden keys in the product with V: select (left out) or multiply (by their weight; 0·NaN is NaN) [default: select for --fill -inf, else multiply]
+    /// Hidden keys in the product with V, e.g. multiply: select (left out) or multiply (by their weight; 0·NaN is NaN) [default: select for --fill -inf, else multiply]
     #[arg(long, value_name = "HOW", help_heading = "The mask", allow_hyphen_values = true)]
     pub hidden_values: Option<String>,
 
-    /// What true, or 1, means in a mask file: visible (scaled_dot_product_attention) or hidden (key_padding_mask)
+    /// What true, or 1, means in a mask file, e.g. hidden: visible (scaled_dot_product_attention) or hidden (key_padding_mask)
     #[arg(long, value_name = "WHAT", default_value = "visible", help_heading = "The mask", allow_hyphen_values = true)]
     pub true_means: String,
 

@@ -5,13 +5,16 @@
 
 pub mod audit;
 pub mod check;
+pub mod completions;
 pub mod complexity;
 pub mod depth;
 mod invocation;
 pub mod kv_cache;
+pub mod man;
 pub mod mask;
 pub mod merge;
 pub mod multi_head;
+pub mod output;
 pub mod positional;
 pub mod probe;
 pub mod shared;
@@ -33,6 +36,11 @@ use crate::report::{command_line, notes, stdout};
 /// Exit code for wrong usage or unreadable input; nothing was written.
 const EXIT_USAGE: u8 = 2;
 
+/// The definition of the whole command line, for completions and manual pages.
+pub fn definition() -> clap::Command {
+    Cli::command()
+}
+
 /// What `attn` was asked to do.
 #[derive(Debug, Parser)]
 #[command(
@@ -42,10 +50,11 @@ const EXIT_USAGE: u8 = 2;
     long_about = "Draws i.i.d. Q and K, runs attention, and holds what comes out against the mathematics: \
                   E[QKᵀ] = 0, Var[QKᵀ] = d_k, unit variance after the scale. Every verdict keeps the \
                   false-alarm and miss rates you chose.",
-    after_help = "Exit codes: 0 every claim upheld · 1 a claim rejected · 2 wrong usage, nothing written · \
-                  3 undecided (too few trials).\n\n\
-                  Examples:\n  attn variance --dk 64\n  attn variance --dk 16..1024 -o sweep.csv\n  attn mask --kind window:65 --claim window:64\n  \
-                  attn complexity --plot cost.png"
+    after_help = "Exit codes: 0 every claim upheld · 1 a claim rejected · 2 wrong usage, nothing written · 3 undecided (too few trials)\n\n\
+    Examples:\n  \
+    attn variance --dk 64                          the claim at one size\n  \
+    attn mask --kind window:65 --claim window:64   a fault, and its numbers\n  \
+    attn audit dump.safetensors                    what is wrong with yours"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -55,7 +64,6 @@ struct Cli {
 /// One question, one subcommand.
 #[derive(Debug, Subcommand)]
 enum Command {
-    Audit(audit::AuditArguments),
     Variance(variance::VarianceArguments),
     SoftmaxSpikiness(softmax_spikiness::SoftmaxSpikinessArguments),
     Mask(mask::MaskArguments),
@@ -64,9 +72,12 @@ enum Command {
     Positional(positional::PositionalArguments),
     KvCache(kv_cache::KvCacheArguments),
     Depth(depth::DepthArguments),
+    Audit(audit::AuditArguments),
     Probe(probe::ProbeArguments),
     Check(check::CheckArguments),
     Merge(merge::MergeArguments),
+    Completions(completions::CompletionsArguments),
+    Man(man::ManArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -90,8 +101,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Options of every command that a suite gives itself: one seed, one budget, one place for the results.
-const OF_THE_SUITE: [&str; 10] =
-    ["false_alarm", "seed", "threads", "output", "format", "per_trial", "plot", "shard", "resume", "quiet"];
+const OF_THE_SUITE: [&str; 11] =
+    ["false_alarm", "seed", "threads", "output", "format", "color", "per_trial", "plot", "shard", "resume", "quiet"];
 
 /// Checks the words of a command line in a suite, without the program's name, as far as that can be done without running it.
 ///
@@ -124,7 +135,31 @@ fn parse(arguments: &[OsString]) -> Result<(Command, String), clap::Error> {
     Ok((cli.command, invocation))
 }
 
+impl Command {
+    /// Where its result goes; None where it has none of that kind.
+    fn results(&self) -> Option<&output::OutputArguments> {
+        match self {
+            Self::Audit(arguments) => Some(&arguments.results),
+            Self::Variance(arguments) => Some(&arguments.shared.results),
+            Self::SoftmaxSpikiness(arguments) => Some(&arguments.shared.results),
+            Self::Mask(arguments) => Some(&arguments.shared.results),
+            Self::Complexity(arguments) => Some(&arguments.results),
+            Self::MultiHead(arguments) => Some(&arguments.shared.results),
+            Self::Positional(arguments) => Some(&arguments.shared.results),
+            Self::KvCache(arguments) => Some(&arguments.shared.results),
+            Self::Depth(arguments) => Some(&arguments.shared.results),
+            Self::Probe(arguments) => arguments.action.results(),
+            Self::Check(arguments) => Some(&arguments.results),
+            Self::Merge(arguments) => Some(&arguments.results),
+            Self::Completions(_) | Self::Man(_) => None,
+        }
+    }
+}
+
 fn execute(command: Command, invocation: &str) -> Result<ExitStatus> {
+    if let Some(results) = command.results() {
+        commands::config::choose_colour(&results.color)?;
+    }
     match command {
         Command::Audit(arguments) => commands::audit::run(&arguments, invocation),
         Command::Variance(arguments) => commands::variance::run(&arguments, invocation),
@@ -138,6 +173,8 @@ fn execute(command: Command, invocation: &str) -> Result<ExitStatus> {
         Command::Probe(arguments) => commands::probe::run(&arguments, invocation),
         Command::Check(arguments) => commands::check::run(&arguments, invocation),
         Command::Merge(arguments) => merge(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Man(arguments) => commands::man::run(&arguments),
     }
 }
 
@@ -180,19 +217,31 @@ fn usage_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
                 }
             }
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            notes::say("attn: error: a subcommand is needed, for example variance (see 'attn --help')");
-            ExitCode::from(EXIT_USAGE)
-        }
-        _ => {
-            let message = message(error);
-            let subcommand = (arguments.get(1).and_then(|word| word.to_str()))
-                .filter(|word| Cli::command().find_subcommand(word).is_some())
-                .map_or(String::new(), |word| format!(" {word}"));
-            notes::say(&format!("attn: error: {message} (see 'attn{subcommand} --help')"));
+        kind => {
+            let (path, command) = typed_command(arguments);
+            let first = command.get_subcommands().next().map(clap::Command::get_name);
+            let message = match (kind, first) {
+                (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, Some(first)) => {
+                    format!("a subcommand is needed, for example {path} {first}")
+                }
+                _ => message(error),
+            };
+            notes::say(&format!("attn: error: {message} (see '{path} --help')"));
             ExitCode::from(EXIT_USAGE)
         }
     }
+}
+
+/// The deepest subcommand that was typed: its words, and its definition.
+fn typed_command(arguments: &[OsString]) -> (String, clap::Command) {
+    let mut command = Cli::command();
+    let mut path = command.get_name().to_string();
+    for word in arguments.iter().skip(1).map_while(|word| word.to_str()) {
+        let Some(below) = command.find_subcommand(word).cloned() else { break };
+        path = format!("{path} {word}");
+        command = below;
+    }
+    (path, command)
 }
 
 /// What clap says, in one line.
@@ -212,6 +261,10 @@ fn message(error: &clap::Error) -> String {
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+#[path = "help_tests.rs"]
+mod help_tests;
 
 #[cfg(test)]
 mod tests {

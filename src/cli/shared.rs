@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::output::OutputArguments;
 use crate::commands::parse;
 
 /// Options that change where results go and how they are made, but not what they are: they are no part of an invocation that
 /// identifies a run. (`threads` changes the times of `kv-cache --time`, which no two runs share anyway.)
-pub const NOT_OF_THE_RESULT: [&str; 9] =
-    ["output", "format", "per_trial", "plot", "quiet", "threads", "shard", "resume", "trials_from"];
+pub const NOT_OF_THE_RESULT: [&str; 10] =
+    ["output", "format", "color", "per_trial", "plot", "quiet", "threads", "shard", "resume", "trials_from"];
+
+/// What `--detect` says where a subcommand gives it another default.
+pub const DETECT_HELP: &str = "Smallest relative deviation that must be seen, e.g. 1% or 0.01";
 
 /// A seed as typed, `random` replaced by the number that the operating system gives: every part of the program then sees one seed.
 fn seed(text: &str) -> Result<String, String> {
@@ -19,15 +23,15 @@ fn seed(text: &str) -> Result<String, String> {
 /// Options of every simulating subcommand, as typed.
 #[derive(Debug, Clone, Args)]
 pub struct SharedArguments {
-    /// Key width d_k: a list `16,64,256` or a doubling range `16..1024`
+    /// Key width d_k in columns: a list or a doubling range, e.g. 16,64,256 or 16..1024
     #[arg(long, value_name = "LIST", default_value = "64", help_heading = "Sizes", allow_hyphen_values = true)]
     pub dk: String,
 
-    /// Number of queries n (rows of Q): a list or a doubling range; every combination with --dk and --keys is run [default: 512]
+    /// Number of queries n, rows of Q: a list or a doubling range, e.g. 64,512; every combination with --dk and --keys is run [default: 512]
     #[arg(short = 'n', long, value_name = "LIST", help_heading = "Sizes", allow_hyphen_values = true)]
     pub queries: Option<String>,
 
-    /// Number of keys m (rows of K): a list or a doubling range [default: as many as queries]
+    /// Number of keys m, rows of K: a list or a doubling range, e.g. 128 [default: as many as queries]
     #[arg(short = 'm', long, value_name = "LIST", help_heading = "Sizes", allow_hyphen_values = true)]
     pub keys: Option<String>,
 
@@ -35,19 +39,19 @@ pub struct SharedArguments {
     #[arg(long, value_name = "T", help_heading = "Error rates", allow_hyphen_values = true)]
     pub trials: Option<String>,
 
-    /// Smallest relative deviation that must be seen, e.g. 1% or 0.01 [default: 1%]
+    /// Smallest relative deviation that must be seen, e.g. 2% or 0.02 [default: 1%]
     #[arg(long, value_name = "PCT", help_heading = "Error rates", allow_hyphen_values = true)]
     pub detect: Option<String>,
 
-    /// Probability that a correct implementation fails, over the WHOLE invocation, e.g. 1e-6
+    /// Probability that a correct implementation fails, over the WHOLE invocation, e.g. 1e-3
     #[arg(long, value_name = "A", default_value = "1e-6", help_heading = "Error rates", allow_hyphen_values = true)]
     pub false_alarm: String,
 
-    /// Probability that a deviation of --detect goes unseen, per row, e.g. 0.001
+    /// Probability that a deviation of --detect goes unseen, per row, e.g. 0.01
     #[arg(long, value_name = "B", default_value = "1e-3", help_heading = "Error rates", allow_hyphen_values = true)]
     pub miss: String,
 
-    /// Law of the entries, standardised: normal, uniform, rademacher, laplace, student-t:NU (NU > 4)
+    /// Law of the entries, standardised, e.g. laplace: normal, uniform, rademacher, laplace, student-t:NU (NU > 4)
     #[arg(
         long,
         value_name = "NAME",
@@ -57,19 +61,19 @@ pub struct SharedArguments {
     )]
     pub entries: String,
 
-    /// Mean of the entries of Q and K (dimensionless); not 0 leaves the derivation's assumption
+    /// Mean of the entries of Q and K (dimensionless), e.g. 0.1; not 0 leaves the derivation's assumption
     #[arg(long, value_name = "X", default_value = "0", help_heading = "What is drawn", allow_hyphen_values = true)]
     pub mean: String,
 
-    /// Standard deviation of the entries of Q and K (dimensionless); not 1 leaves the assumption
+    /// Standard deviation of the entries of Q and K (dimensionless), e.g. 1.1; not 1 leaves the assumption
     #[arg(long, value_name = "X", default_value = "1", help_heading = "What is drawn", allow_hyphen_values = true)]
     pub sd: String,
 
-    /// Correlation between q and k of the same token, -1 to 1 (normal entries, n = m)
+    /// Correlation between q and k of the same token, -1 to 1, e.g. 0.3 (normal entries, n = m)
     #[arg(long, value_name = "R", default_value = "0", help_heading = "What is drawn", allow_hyphen_values = true)]
     pub correlation: String,
 
-    /// Factors on QKᵀ: none (1), inv-sqrt-dk (1/√d_k), inv-dk (1/d_k), or a number; a list
+    /// Factors on QKᵀ (dimensionless): a list of none (1), inv-sqrt-dk (1/√d_k), inv-dk (1/d_k) or a number, e.g. inv-sqrt-dk,0.1
     #[arg(
         long,
         value_name = "LIST",
@@ -79,35 +83,27 @@ pub struct SharedArguments {
     )]
     pub scale: String,
 
-    /// Arithmetic: f64, f32, bf16, f16 (half types: rounded inputs and logits, f32 accumulation)
+    /// Arithmetic, e.g. bf16: f64, f32, bf16, f16 (half types: rounded inputs and logits, f32 accumulation)
     #[arg(long, value_name = "P", default_value = "f64", help_heading = "What is run", allow_hyphen_values = true)]
     pub precision: String,
 
-    /// A number, or `random`; the seed used is in every output
+    /// Seed of every draw, a number or `random`, e.g. 7; the seed used is in every output
     #[arg(long, value_name = "S", default_value = "0", value_parser = seed, help_heading = "What is run", allow_hyphen_values = true)]
     pub seed: String,
 
-    /// Threads; results do not depend on it, to the last bit [default: all cores]
+    /// Number of threads, e.g. 2; results do not depend on it, to the last bit [default: all cores]
     #[arg(long, value_name = "N", help_heading = "What is run", allow_hyphen_values = true)]
     pub threads: Option<String>,
 
-    /// Run only the trials of shard I of K (1-based) and write them to --per-trial or --resume, for attn merge, e.g. 2/8
+    /// Run only the trials of shard I of K (1-based) and write them to --per-trial or --resume, for attn merge, e.g. 2/8 [default: all trials]
     #[arg(long, value_name = "I/K", help_heading = "What is run", allow_hyphen_values = true)]
     pub shard: Option<String>,
 
-    /// Where the result goes, format by ending (.csv, .json, .md); `-` is stdout
-    #[arg(short, long, value_name = "FILE", default_value = "-", help_heading = "Output")]
-    pub output: String,
-
-    /// table, csv, json or markdown [default: by the ending of --output; table on a terminal, csv in a pipe]
-    #[arg(long, value_name = "F", help_heading = "Output", allow_hyphen_values = true)]
-    pub format: Option<String>,
-
-    /// One CSV row per trial with the raw statistics
+    /// File for one CSV row per trial with the raw statistics, e.g. trials.csv [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub per_trial: Option<String>,
 
-    /// The same, but it stays as FILE.partial when the run is interrupted, and the same command goes on from there
+    /// As --per-trial, but it stays as FILE.partial when the run is interrupted, and the same command goes on from there, e.g. trials.csv [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub resume: Option<String>,
 
@@ -115,11 +111,11 @@ pub struct SharedArguments {
     #[arg(long, value_name = "FILE", hide = true)]
     pub trials_from: Vec<PathBuf>,
 
-    /// A picture of the result, theory drawn beside measurement (.svg or .png)
+    /// File for a picture of the result, theory drawn beside measurement, .svg or .png, e.g. sweep.svg [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub plot: Option<String>,
 
-    /// No progress bar, no notes; results and errors only
-    #[arg(short, long, help_heading = "Output")]
-    pub quiet: bool,
+    /// Where the result goes.
+    #[command(flatten)]
+    pub results: OutputArguments,
 }

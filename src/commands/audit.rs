@@ -44,9 +44,9 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
     }
     let contract = contract(typed)?;
     let kind = mask_kind(typed)?;
-    let path = Path::new(&typed.output);
+    let path = Path::new(&typed.results.output);
     let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
-    let format = config::format(typed.format.as_deref(), path.as_deref())?;
+    let format = config::format(typed.results.format.as_deref(), path.as_deref())?;
     config::refuse_results_in_place_of_inputs(
         path.as_deref().map(|path| ("--output", path)),
         typed.files.iter().chain(&typed.against).map(Path::new),
@@ -111,8 +111,8 @@ fn rows(typed: &AuditArguments, contract: &Contract, kind: Option<MaskKind>) -> 
     let dumps = dumps(typed)?;
     let mut rows = Rows::default();
     let all = dumps.iter().flat_map(|(_, groups)| groups);
-    all.clone().for_each(|group| group.give_notice(typed.quiet));
-    let progress = Progress::new(all.count() as f64, typed.quiet);
+    all.clone().for_each(|group| group.give_notice(typed.results.quiet));
+    let progress = Progress::new(all.count() as f64, typed.results.quiet);
     let mut series: BTreeMap<String, Vec<Snapshot>> = BTreeMap::new();
     let is_series = dumps.len() > 1;
     for (file, groups) in dumps {

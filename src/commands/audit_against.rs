@@ -23,10 +23,10 @@ pub fn rows(typed: &AuditArguments, contract: &Contract) -> Result<(Vec<FindingR
     let pairs =
         paired(groups(typed, &typed.files, Needed::AnyArray)?, groups(typed, &typed.against, Needed::AnyArray)?)?;
     for (own, reference) in &pairs {
-        own.give_notice(typed.quiet);
-        reference.give_notice(typed.quiet);
+        own.give_notice(typed.results.quiet);
+        reference.give_notice(typed.results.quiet);
     }
-    let progress = Progress::new(pairs.len() as f64, typed.quiet);
+    let progress = Progress::new(pairs.len() as f64, typed.results.quiet);
     let (mut findings, mut remarks) = (Vec::new(), Vec::new());
     for (own, reference) in pairs {
         let name = own.name.clone();

@@ -31,13 +31,13 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
     for item in &suite.items {
         cli::suite_words(&item.words).map_err(|rule| anyhow!("{name}: check \"{}\": {rule}", item.name))?;
     }
-    let output = (typed.output != "-").then(|| PathBuf::from(&typed.output));
-    let format = config::format(typed.format.as_deref(), output.as_deref())?;
+    let output = (typed.results.output != "-").then(|| PathBuf::from(&typed.results.output));
+    let format = config::format(typed.results.format.as_deref(), output.as_deref())?;
     let seed = match suite.seed {
         Some(seed) => seed,
         None => parse::seed("random").map_err(|rule| anyhow!("--fresh-seed: {rule}"))?,
     };
-    if !typed.quiet {
+    if !typed.results.quiet {
         let count = suite.items.len();
         simulate::say(&format!("{name}: {count} check{}, seed {seed}", if count == 1 { "" } else { "s" }));
     }
@@ -58,7 +58,7 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
         fs::create_dir_all(folder)
             .map_err(|error| anyhow!("--per-trial {}: {}", folder.display(), file::reason(&error)))?;
     }
-    let mut checked = checked(&suite.items, &before, &runner, typed.quiet);
+    let mut checked = checked(&suite.items, &before, &runner, typed.results.quiet);
     let rows: Vec<ClaimRow> = checked.iter().flat_map(|checked| checked.rows.clone()).collect();
     let run = Run {
         command: "check".to_string(),
@@ -69,7 +69,7 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
     };
     let heading = Heading { suite: name, false_alarm: suite.false_alarm, run };
     destinations.write(&heading, &checked, &rows, format)?;
-    if output.is_some() && !typed.quiet {
+    if output.is_some() && !typed.results.quiet {
         simulate::say(&Count::of(&rows).sentence());
     }
     destinations.commit()?;
@@ -97,7 +97,7 @@ fn init(typed: &CheckArguments, path: &str) -> Result<ExitStatus> {
         bail!("--init {path}: is there already; name another file");
     }
     AtomicFile::write_whole(path, |file| file.write_all(BUILT_IN.as_bytes())).context("--init")?;
-    if !typed.quiet {
+    if !typed.results.quiet {
         simulate::say(&format!("{path} written; run it with 'attn check {path}'"));
     }
     Ok(ExitStatus::Upheld)
@@ -167,7 +167,7 @@ fn refuse_to_overwrite(typed: &CheckArguments, suite: &Suite, runner: &Runner, b
     let kept = runner.per_trial.iter().flat_map(|folder| of_trials.clone().map(|item| folder.join(item.file_name())));
     let kept: Vec<PathBuf> = kept.collect();
     let named = [
-        ("--output", Some(typed.output.as_str())),
+        ("--output", Some(typed.results.output.as_str())),
         ("--junit", typed.junit.as_deref()),
         ("--markdown", typed.markdown.as_deref()),
     ];

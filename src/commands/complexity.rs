@@ -28,15 +28,15 @@ const USUAL_HEADS: usize = 8;
 pub fn run(arguments: &ComplexityArguments, invocation: &str) -> Result<ExitStatus> {
     refuse_options_of_trials(arguments)?;
     let plan = plan(arguments)?;
-    let output = (arguments.output != "-").then(|| PathBuf::from(&arguments.output));
-    let format = config::format(arguments.format.as_deref(), output.as_deref())?;
+    let output = (arguments.results.output != "-").then(|| PathBuf::from(&arguments.results.output));
+    let format = config::format(arguments.results.format.as_deref(), output.as_deref())?;
     let targets = Targets { output, plot: arguments.plot.as_deref().map(PathBuf::from), per_trial: None };
     targets.check()?;
     simulate::refuse_more_than_memory(plan.bytes(), || sizes_typed(arguments))?;
     let destinations = Destinations::open_targets(&targets)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.threads).build();
     let pool = pool.with_context(|| format!("--threads {}: the threads could not be started", plan.threads))?;
-    let progress = Progress::new(plan.budget, arguments.quiet);
+    let progress = Progress::new(plan.budget, arguments.results.quiet);
     let findings = pool.install(|| complexity::run(&plan, &progress));
     progress.finish();
     let findings = findings?;

@@ -10,6 +10,7 @@ use crate::attention::{Precision, Scale};
 use crate::cli::shared::SharedArguments;
 use crate::experiment::{ErrorRates, InputLaw, LARGEST_TRIALS, Shard, Sizes};
 use crate::report::Format;
+use crate::report::colour;
 use crate::report::format::{FormatError, is_stdout};
 use crate::report::plot::PictureFormat;
 
@@ -92,7 +93,7 @@ impl Config {
             bail!("--shard {shard}: needs --per-trial FILE, the file that holds the shard (or --resume FILE)");
         }
         let (per_trial, start) = per_trial(typed)?;
-        if let (Some(shard), true) = (&typed.shard, typed.output != "-" || typed.plot.is_some()) {
+        if let (Some(shard), true) = (&typed.shard, typed.results.output != "-" || typed.plot.is_some()) {
             bail!(
                 "--shard {shard}: a shard has no result of its own, only --per-trial FILE; leave --output and --plot to the merged run"
             );
@@ -100,7 +101,7 @@ impl Config {
         if let (Some(text), "random") = (&typed.shard, typed.seed.as_str()) {
             bail!("--shard {text}: every shard must draw from one seed; name it in place of --seed random");
         }
-        let output = (typed.output != "-").then(|| PathBuf::from(&typed.output));
+        let output = (typed.results.output != "-").then(|| PathBuf::from(&typed.results.output));
         let config = Self {
             sizes,
             trials: (typed.trials.as_deref())
@@ -117,13 +118,13 @@ impl Config {
             seed: option("--seed", &typed.seed, parse::seed)?,
             threads: threads(typed.threads.as_deref())?,
             shard,
-            format: format(typed.format.as_deref(), output.as_deref())?,
+            format: format(typed.results.format.as_deref(), output.as_deref())?,
             output,
             per_trial,
             start,
             trials_from: typed.trials_from.clone(),
             plot: typed.plot.as_deref().map(PathBuf::from),
-            quiet: typed.quiet,
+            quiet: typed.results.quiet,
         };
         config.targets().check()?;
         Ok(config)
@@ -222,6 +223,12 @@ pub(super) fn threads(typed: Option<&str>) -> Result<Option<usize>> {
 pub(super) fn format(typed: Option<&str>, output: Option<&Path>) -> Result<Format> {
     let read = |text: &str| option("--format", text, |text| text.parse().map_err(|rule: FormatError| rule.to_string()));
     Ok(Format::choose(typed.map(read).transpose()?, output, std::io::stdout().is_terminal())?)
+}
+
+/// Colour of verdicts on standard output, for the whole process.
+pub(crate) fn choose_colour(typed: &str) -> Result<()> {
+    colour::choose(option("--color", typed, str::parse)?);
+    Ok(())
 }
 
 /// A value as the error shows it: an empty one must still be seen.

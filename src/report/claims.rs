@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::json::Run;
 use super::number::{exact_or_empty, probability, significant};
 use super::record::Record;
-use super::table::{Colour, Layout, paragraph};
+use super::table::{Layout, paragraph};
 use super::{Format, csv, json, markdown};
 
 /// What became of a claim.
@@ -42,13 +42,13 @@ impl ClaimVerdict {
         }
     }
 
-    /// The escape that colours it.
-    fn colour(self) -> &'static str {
+    /// The ANSI code of its colour.
+    fn colour(self) -> u8 {
         match self {
-            Self::Upheld => "\x1b[32m",
-            Self::Rejected | Self::Error => "\x1b[31m",
-            Self::Undecided => "\x1b[33m",
-            Self::Noted => "\x1b[36m",
+            Self::Upheld => 32,
+            Self::Rejected | Self::Error => 31,
+            Self::Undecided => 33,
+            Self::Noted => 36,
         }
     }
 }
@@ -255,11 +255,7 @@ fn write_table(heading: &Heading, rows: &[ClaimRow], layout: &Layout, mut output
         };
         let longest = of_item.iter().map(|row| own(row).chars().count()).max().unwrap_or(0);
         for row in of_item {
-            let word = format!("{:<9}", row.verdict.word());
-            let word = match layout.colour {
-                Colour::Ansi => format!("{}{word}\x1b[0m", row.verdict.colour()),
-                Colour::Plain => word,
-            };
+            let word = layout.colour.paint(row.verdict.colour(), &format!("{:<9}", row.verdict.word()));
             let numbers = numbers(row);
             if 14 + longest + numbers.chars().count() <= layout.width.max(60) {
                 writeln!(output, "  {word} {}", format!("{:<longest$}  {numbers}", own(row)).trim_end())?;

@@ -196,13 +196,12 @@ fn write_lines<T: Serialize>(output: &mut impl Write, name: &str, rows: &[T]) ->
 }
 
 fn coloured(verdict: &str, colour: Colour) -> String {
-    let code = match (colour, verdict) {
-        (Colour::Plain, _) => return verdict.to_string(),
-        (Colour::Ansi, "FAIL") => 31,
-        (Colour::Ansi, "PASS") => 32,
-        (Colour::Ansi, _) => 33,
+    let code = match verdict {
+        "FAIL" => 31,
+        "PASS" => 32,
+        _ => 33,
     };
-    format!("\u{1b}[{code}m{verdict}\u{1b}[0m")
+    colour.paint(code, verdict)
 }
 
 /// What the arrays are, FAIL and WARN as paragraphs, then what cannot be told, then what passed, then a line per head.

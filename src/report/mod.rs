@@ -6,6 +6,7 @@
 //! interrupted ([`interrupt`]), [`partial`] files that a later run goes on with; [`stdout`] writes to a pipe that may close.
 
 pub mod claims;
+pub mod colour;
 pub mod command_line;
 pub mod cost;
 pub mod csv;

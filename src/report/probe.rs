@@ -185,7 +185,7 @@ fn coloured(verdict: &str, colour: Colour) -> (&'static str, String) {
         _ => ("–", 33),
     };
     let shown = format!("{mark} {verdict}");
-    (mark, if colour == Colour::Ansi { format!("\u{1b}[{code}m{shown}\u{1b}[0m") } else { shown })
+    (mark, colour.paint(code, &shown))
 }
 
 fn markdown(rows: &[ProbeRow]) -> String {

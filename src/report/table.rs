@@ -1,31 +1,14 @@
 //! The table for people.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
+pub use super::colour::Colour;
 use super::number::{percent, probability, signed_percent, significant, trimmed, with_interval};
 use super::row::{Row, TheoryKind, Verdict};
 use super::summary::Summary;
-
-/// Whether verdicts are coloured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Colour {
-    /// Plain text.
-    Plain,
-    /// ANSI escapes around the verdict: green, red, yellow.
-    Ansi,
-}
-
-impl Colour {
-    /// Colour on a terminal that can show it, unless the user has set `NO_COLOR` to anything (no-color.org).
-    pub fn of_stdout() -> Self {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let dumb = set("TERM").is_some_and(|terminal| terminal == "dumb");
-        if io::stdout().is_terminal() && set("NO_COLOR").is_none() && !dumb { Self::Ansi } else { Self::Plain }
-    }
-}
 
 /// How a table is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -425,14 +408,14 @@ fn starts_block(rows: &[&Row], index: usize) -> bool {
 
 /// The line with its verdict, which is what it ends with, in colour.
 fn coloured(line: &str, verdict: Verdict, colour: Colour) -> String {
-    let code = match (colour, verdict) {
-        (Colour::Plain, _) | (_, Verdict::Measured) => return line.to_owned(),
-        (Colour::Ansi, Verdict::Upheld) => 32,
-        (Colour::Ansi, Verdict::Rejected) => 31,
-        (Colour::Ansi, Verdict::Undecided) => 33,
+    let code = match verdict {
+        Verdict::Measured => return line.to_owned(),
+        Verdict::Upheld => 32,
+        Verdict::Rejected => 31,
+        Verdict::Undecided => 33,
     };
     match line.rfind(verdict.mark()) {
-        Some(at) => format!("{}\u{1b}[{code}m{}\u{1b}[0m", &line[..at], &line[at..]),
+        Some(at) => format!("{}{}", &line[..at], colour.paint(code, &line[at..])),
         None => line.to_owned(),
     }
 }

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use super::process::Completion;
 use super::{ExitStatus, config};
-use crate::cli::probe::{JudgeArguments, ReportArguments};
+use crate::cli::output::OutputArguments;
+use crate::cli::probe::JudgeArguments;
 use crate::commands::deliver::FILE_WIDTH;
 use crate::experiment::progress::Progress;
 use crate::probe::answer::{self, About, Answer};
@@ -29,7 +30,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn open(typed: &ReportArguments) -> Result<Self> {
+    pub(super) fn open(typed: &OutputArguments) -> Result<Self> {
         let path = Path::new(&typed.output);
         let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
         let format = config::format(typed.format.as_deref(), path.as_deref())?;
@@ -56,7 +57,7 @@ impl Target {
 pub(super) fn run(typed: &JudgeArguments, invocation: &str) -> Result<ExitStatus> {
     let folder = Path::new(&typed.folder);
     let manifest = Manifest::read(folder)?;
-    deliver(folder, &manifest, Target::open(&typed.report)?, invocation, Completion::AllAnswered)
+    deliver(folder, &manifest, Target::open(&typed.results)?, invocation, Completion::AllAnswered)
 }
 
 /// Judges and delivers; `completion` says why cases have no answer.

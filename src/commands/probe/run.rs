@@ -30,7 +30,7 @@ pub(super) fn run(typed: &RunArguments, invocation: &str) -> Result<ExitStatus> 
         None if typed.command.is_empty() => bail!("an adapter is needed: --adapter NAME, or -- CMD"),
         None => typed.command.clone(),
     };
-    let target = Target::open(&typed.report)?;
+    let target = Target::open(&typed.results)?;
     let folder = Path::new(&typed.folder);
     if !folder.join(MANIFEST).exists() {
         let empty = std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
@@ -41,7 +41,7 @@ pub(super) fn run(typed: &RunArguments, invocation: &str) -> Result<ExitStatus> 
     if !typed.resume {
         answer::remove(folder, &manifest);
     }
-    let progress = Progress::new(manifest.cases.len() as f64, typed.report.quiet);
+    let progress = Progress::new(manifest.cases.len() as f64, typed.results.quiet);
     let answered = Adapter { command, patience }.answer(folder, &manifest, &|| progress.advance(1.0));
     progress.finish();
     deliver(folder, &manifest, target, invocation, answered?)

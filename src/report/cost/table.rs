@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use comfy_table::CellAlignment::{self, Left, Right};
 
 use super::CostRow;
+
 use crate::report::markdown::{self, Alignment, escape};
 use crate::report::number::{significant, trimmed, with_interval};
 use crate::report::row::Verdict;
-use crate::report::table::{Column, Layout, lay_out, paragraph};
+use crate::report::table::{Colour, Column, Layout, lay_out, paragraph};
 
 /// What stands around the tables.
 #[derive(Clone, Debug, Default)]
@@ -53,17 +54,29 @@ pub fn write_table(rows: &[CostRow], closing: &Closing, layout: &Layout, mut out
         for (index, line) in lines.iter().enumerate() {
             let gap = index > 1 && starts_group(&cells, index - 1);
             let before = if index == 0 || gap { "\n" } else { "" };
-            writeln!(output, "{before}{line}")?;
+            writeln!(output, "{before}{}", coloured(line, layout.colour))?;
             if index == 0 {
                 writeln!(output, "{}", "─".repeat(width))?;
             }
         }
     }
-    writeln!(output, "\n{}", checks(rows))?;
+    writeln!(output)?;
+    for line in checks(rows).lines() {
+        writeln!(output, "{}", coloured(line, layout.colour))?;
+    }
     for remark in &closing.remarks {
         write!(output, "\n{}", paragraph(remark, layout.width))?;
     }
     output.flush()
+}
+
+/// The line with what begins at its mark, the verdict, in colour.
+fn coloured(line: &str, colour: Colour) -> String {
+    let marks = [("✔ ", 32), ("✘ ", 31), ("? ", 33)];
+    match marks.iter().find_map(|&(mark, code)| Some((line.find(mark)?, code))) {
+        Some((at, code)) => format!("{}{}", &line[..at], colour.paint(code, &line[at..])),
+        None => line.to_owned(),
+    }
 }
 
 /// Whether a gap belongs before this line: its first cell is another than the one before, and either stands in several lines.
@@ -264,7 +277,6 @@ pub fn bytes(value: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::table::Colour;
 
     fn rows() -> Vec<CostRow> {
         let stage = |stage: &str| CostRow {
