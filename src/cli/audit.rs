@@ -173,6 +173,10 @@ pub struct AuditArguments {
     #[arg(long, value_name = "F", help_heading = "Output", allow_hyphen_values = true)]
     pub format: Option<String>,
 
+    /// A picture, head by head: scale, entropy and largest weight beside theory, and what each check says (.svg or .png)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub plot: Option<String>,
+
     /// No progress bar, no notices of the readers; findings and errors only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,

@@ -79,6 +79,10 @@ pub struct CheckArguments {
     #[arg(long, value_name = "F", help_heading = "Output", allow_hyphen_values = true)]
     pub format: Option<String>,
 
+    /// A picture: how far every claim is from its bound, by item (.svg or .png)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub plot: Option<String>,
+
     /// No progress, no notes; results and errors only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,

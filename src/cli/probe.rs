@@ -66,6 +66,10 @@ pub struct ReportArguments {
     #[arg(long, value_name = "F", help_heading = "Output", allow_hyphen_values = true)]
     pub format: Option<String>,
 
+    /// A picture: the error of every answer against its bound, by capability (.svg or .png)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub plot: Option<String>,
+
     /// No progress bar; judgement and errors only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,

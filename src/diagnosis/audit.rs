@@ -327,7 +327,14 @@ impl Work<'_> {
         let shown = scaled.map_or(model, |found| &found.model);
         let control = self.control(&evidence, model.scale);
         let facts = facts.unwrap_or_else(|| survey_of_model(&evidence, shown));
-        Judged { findings, summary: summarise(&evidence, shown, &facts, control), follows }
+        let fit = explanation.as_ref().and_then(|found| found.fit.as_ref());
+        let summary = HeadSummary {
+            expected_scale: model.scale,
+            fitted_scale: fit.map(|fit| fit.scale),
+            fitted_scale_error: fit.map(|fit| fit.standard_error),
+            ..summarise(&evidence, shown, &facts, control)
+        };
+        Judged { findings, summary, follows }
     }
 
     /// The control at the head's visible keys and scale, computed once for all heads that are alike.

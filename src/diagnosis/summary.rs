@@ -50,6 +50,12 @@ pub struct HeadSummary {
     pub control: Option<Control>,
     /// Scale used above.
     pub scale: f64,
+    /// The scale of the contract.
+    pub expected_scale: f64,
+    /// The scale that the weights show, where they show one.
+    pub fitted_scale: Option<f64>,
+    /// Its standard error.
+    pub fitted_scale_error: Option<f64>,
 }
 
 /// Mean, variance, mean square.
@@ -115,6 +121,9 @@ pub fn summarise(evidence: &Evidence<'_>, model: &Model, rows: &[RowFacts], cont
         one_hot_share: mean(one_hot, long),
         control,
         scale,
+        expected_scale: scale,
+        fitted_scale: None,
+        fitted_scale_error: None,
     }
 }
 

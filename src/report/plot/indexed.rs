@@ -134,7 +134,7 @@ fn one(picture: &mut Picture, panel: &Panel, (x, y): (f64, f64), series: usize) 
 }
 
 /// Significant digits that tell neighbouring ticks apart.
-fn digits(ticks: &[f64]) -> usize {
+pub(super) fn digits(ticks: &[f64]) -> usize {
     let [first, second, ..] = ticks else { return 3 };
     let largest = ticks.iter().fold(0.0f64, |largest, tick| largest.max(tick.abs()));
     let places = |value: f64| value.log10().floor() as i32;

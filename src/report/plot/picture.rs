@@ -45,6 +45,10 @@ pub enum Marker {
     Square,
     Triangle,
     Diamond,
+    /// Two strokes, for what is not there: an answer that never came.
+    Cross,
+    /// A short horizontal bar, for what a column is held against.
+    Bar,
 }
 
 impl Marker {
@@ -54,12 +58,61 @@ impl Marker {
     }
 }
 
+/// The form of a line: as [`Marker`], so that lines can be told apart without colour.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Dash {
+    Solid,
+    Dashed,
+    Dotted,
+    DashDotted,
+}
+
+impl Dash {
+    /// The form of series number `index`.
+    pub fn of(index: usize) -> Self {
+        [Self::Solid, Self::Dashed, Self::Dotted, Self::DashDotted][index % 4]
+    }
+
+    /// Lengths of stroke and gap in turn.
+    fn lengths(self) -> &'static [f64] {
+        match self {
+            Self::Solid => &[],
+            Self::Dashed => &[9.0, 5.0],
+            Self::Dotted => &[2.0, 4.0],
+            Self::DashDotted => &[9.0, 4.0, 2.0, 4.0],
+        }
+    }
+}
+
+/// The strokes of a polygonal line: the pattern runs on around its corners.
+fn strokes(points: &[(f64, f64)], lengths: &[f64]) -> Vec<[(f64, f64); 2]> {
+    let (mut strokes, mut index, mut left) = (Vec::new(), 0, lengths.first().copied().unwrap_or(f64::INFINITY));
+    for piece in points.windows(2) {
+        let ((x, y), (end_x, end_y)) = (piece[0], piece[1]);
+        let length = (end_x - x).hypot(end_y - y);
+        let at = |way: f64| (x + (end_x - x) * way / length, y + (end_y - y) * way / length);
+        let mut way = 0.0;
+        while way < length {
+            let step = left.min(length - way);
+            if index % 2 == 0 {
+                strokes.push([at(way), at(way + step)]);
+            }
+            (way, left) = (way + step, left - step);
+            if left <= 0.0 {
+                index = (index + 1) % lengths.len();
+                left = lengths[index];
+            }
+        }
+    }
+    strokes
+}
+
 /// Something to draw; lengths in units of the picture, the origin at the top left.
 #[derive(Clone, Debug)]
 pub enum Shape {
     Line { points: Vec<(f64, f64)>, colour: RGBColor, width: f64 },
     Area { points: Vec<(f64, f64)>, colour: RGBColor },
-    Mark { at: (f64, f64), marker: Marker, colour: RGBColor },
+    Mark { at: (f64, f64), marker: Marker, colour: RGBColor, size: f64 },
     Text { at: (f64, f64), text: String, size: f64, anchor: Anchor, colour: RGBColor },
 }
 
@@ -82,6 +135,14 @@ impl Picture {
         self.shapes.push(Shape::Line { points: points.to_vec(), colour, width });
     }
 
+    /// Adds a polygonal line in strokes.
+    pub fn dashed(&mut self, points: &[(f64, f64)], colour: RGBColor, width: f64, dash: Dash) {
+        match dash {
+            Dash::Solid => self.line(points, colour, width),
+            _ => strokes(points, dash.lengths()).iter().for_each(|stroke| self.line(stroke, colour, width)),
+        }
+    }
+
     /// Adds a filled rectangle by two corners.
     pub fn rectangle(&mut self, (left, top): (f64, f64), (right, bottom): (f64, f64), colour: RGBColor) {
         self.shapes
@@ -90,7 +151,12 @@ impl Picture {
 
     /// Adds a data point.
     pub fn mark(&mut self, at: (f64, f64), marker: Marker, colour: RGBColor) {
-        self.shapes.push(Shape::Mark { at, marker, colour });
+        self.sized_mark(at, marker, colour, 1.0);
+    }
+
+    /// Adds a data point of `size` times the usual size.
+    pub fn sized_mark(&mut self, at: (f64, f64), marker: Marker, colour: RGBColor, size: f64) {
+        self.shapes.push(Shape::Mark { at, marker, colour, size });
     }
 
     /// Adds a text.
@@ -187,21 +253,24 @@ fn paint_shape<B: DrawingBackend>(
         Shape::Area { points, colour } => {
             area.draw(&Polygon::new(points.iter().map(place).collect::<Vec<_>>(), colour.filled()))
         }
-        Shape::Mark { at: (x, y), marker, colour } => {
+        Shape::Mark { at: (x, y), marker, colour, size } => {
             let around = |offsets: &[(f64, f64)]| {
-                offsets.iter().map(|(right, down)| place(&(x + right, y + down))).collect::<Vec<_>>()
+                offsets.iter().map(|(right, down)| place(&(x + size * right, y + size * down))).collect::<Vec<_>>()
+            };
+            let filled = |offsets: &[(f64, f64)]| Polygon::new(around(offsets), colour.filled());
+            let stroke = |offsets: &[(f64, f64)], width: f64| {
+                PathElement::new(around(offsets), colour.stroke_width(pixel(size * width).max(1).unsigned_abs()))
             };
             match marker {
-                Marker::Circle => area.draw(&Circle::new(place(&(*x, *y)), pixel(4.5), colour.filled())),
-                Marker::Square => area.draw(&Polygon::new(
-                    around(&[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)]),
-                    colour.filled(),
-                )),
-                Marker::Triangle => {
-                    area.draw(&Polygon::new(around(&[(0.0, -5.5), (5.0, 4.0), (-5.0, 4.0)]), colour.filled()))
+                Marker::Circle => area.draw(&Circle::new(place(&(*x, *y)), pixel(4.5 * size), colour.filled())),
+                Marker::Square => area.draw(&filled(&[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)])),
+                Marker::Triangle => area.draw(&filled(&[(0.0, -5.5), (5.0, 4.0), (-5.0, 4.0)])),
+                Marker::Diamond => area.draw(&filled(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)])),
+                Marker::Cross => {
+                    area.draw(&stroke(&[(-4.5, -4.5), (4.5, 4.5)], 2.5))?;
+                    area.draw(&stroke(&[(-4.5, 4.5), (4.5, -4.5)], 2.5))
                 }
-                Marker::Diamond => area
-                    .draw(&Polygon::new(around(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)]), colour.filled())),
+                Marker::Bar => area.draw(&stroke(&[(-7.0, 0.0), (7.0, 0.0)], 2.5)),
             }
         }
         Shape::Text { at, text, size, anchor, colour } => {
@@ -216,6 +285,35 @@ fn paint_shape<B: DrawingBackend>(
             let drop = text_drop * size;
             let (right, down) = if *anchor == Anchor::Upwards { (drop, 0.0) } else { (0.0, drop) };
             area.draw(&Text::new(text.as_str(), place(&(at.0 + right, at.1 + down)), style))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strokes_keep_their_lengths_around_a_corner() {
+        // A path of length 20 in an L, stroke 9 and gap 5: strokes from 0 to 9 and from 14 to 20, the corner at 7.
+        let found = strokes(&[(0.0, 0.0), (7.0, 0.0), (7.0, 13.0)], Dash::Dashed.lengths());
+        assert_eq!(found, [[(0.0, 0.0), (7.0, 0.0)], [(7.0, 0.0), (7.0, 2.0)], [(7.0, 7.0), (7.0, 13.0)]]);
+    }
+
+    #[test]
+    fn a_solid_line_and_a_line_without_length_are_no_strokes_of_their_own() {
+        let mut picture = Picture::new(11, 13);
+        picture.dashed(&[(1.0, 1.0), (5.0, 7.0)], BLACK, 1.0, Dash::Solid);
+        assert_eq!(picture.shapes.len(), 1);
+        picture.dashed(&[(1.0, 1.0), (1.0, 1.0)], BLACK, 1.0, Dash::Dotted);
+        assert_eq!(picture.shapes.len(), 1, "no stroke of no length");
+    }
+
+    #[test]
+    fn four_series_differ_in_marker_and_in_dash() {
+        for other in 1..4 {
+            assert_ne!(Marker::of(0), Marker::of(other));
+            assert_ne!(Dash::of(0), Dash::of(other));
         }
     }
 }
