@@ -5,8 +5,8 @@ use super::audit_columns::{Columns, Unit};
 use super::axis::{Axis, linear_ticks, log_ticks};
 use super::indexed::digits;
 use super::palette::{BLUE, FAINT, GRID, INK};
-use super::picture::{Anchor, Marker, Picture};
-use super::standing::{Remark, Standing, key, remarks_height, shortened, width_of, write_remarks};
+use super::picture::{Anchor, Marker, Picture, width_of};
+use super::standing::{Remark, Standing, key, remarks_height, shortened, write_remarks};
 use crate::report::findings::{FindingRow, HeadRow};
 use crate::report::number::{significant, trimmed};
 
@@ -47,7 +47,7 @@ pub fn draw(findings: &[FindingRow], heads: &[HeadRow], conditions: &str) -> Opt
     let height = after + remarks_height(&remarks) + if remarks.is_empty() { 0.0 } else { 14.0 };
     let mut picture = Picture::new(WIDTH, height as u32);
     picture.text((20.0, 22.0), title(findings), 20.0, Anchor::Left, INK);
-    picture.text((20.0, 45.0), shortened(conditions, 100), 14.0, Anchor::Left, FAINT);
+    picture.text((20.0, 45.0), shortened(conditions, 760.0, 14.0), 14.0, Anchor::Left, FAINT);
     for (index, panel) in panels.iter().enumerate() {
         let top = TOP + 22.0 + (PANEL + BETWEEN) * index as f64;
         panel.draw(&mut picture, &columns, heads, top);
@@ -56,7 +56,12 @@ pub fn draw(findings: &[FindingRow], heads: &[HeadRow], conditions: &str) -> Opt
     columns.label(&mut picture, bottom);
     let names =
         [(Standing::Bad, "FAIL"), (Standing::Open, "WARN"), (Standing::Noted, "CANNOT TELL"), (Standing::Good, "PASS")];
-    key(&mut picture, (28.0, bottom + 60.0), &names.map(|(standing, name)| (standing, name.to_owned())));
+    let present = |wanted: Standing| findings.iter().any(|finding| standing(&finding.verdict) == wanted);
+    let names: Vec<(Standing, String)> = (names.into_iter())
+        .filter(|(standing, _)| present(*standing))
+        .map(|(standing, name)| (standing, name.to_owned()))
+        .collect();
+    key(&mut picture, (28.0, bottom + 60.0), &names);
     write_remarks(&mut picture, &remarks, after);
     Some(picture)
 }
@@ -77,7 +82,7 @@ fn title(findings: &[FindingRow]) -> String {
         .filter(|verdict| count(verdict) > 0)
         .map(|verdict| format!("{} {verdict}", count(verdict)))
         .collect();
-    format!("Audit: {}", parts.join(", "))
+    format!("attn audit: {}", parts.join(", "))
 }
 
 /// A number of a head, with its interval and what it is held against.
@@ -178,11 +183,11 @@ impl Panel {
         }
         columns.separate(picture, top, bottom);
         picture.line(&[(LEFT, top), (LEFT, bottom), (RIGHT, bottom), (RIGHT, top), (LEFT, top)], FAINT, 1.0);
-        let size = columns.mark_size();
+        let size = columns.head_mark_size();
         for (head, point) in heads.iter().zip(&self.points) {
             let Some(x) = columns.of_head(head) else { continue };
             if let Some(reference) = point.reference {
-                let reach = columns.reach();
+                let reach = columns.head_reach();
                 picture.line(&[(x - reach, place(reference)), (x + reach, place(reference))], FAINT, 2.0);
             }
         }

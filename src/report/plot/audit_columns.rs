@@ -1,8 +1,8 @@
 //! Which head of which layer stands where in the picture of an audit.
 
 use super::palette::{FAINT, INK};
-use super::picture::{Anchor, Picture};
-use super::standing::{Standing, shortened, width_of};
+use super::picture::{Anchor, Picture, width_of};
+use super::standing::{Standing, shortened};
 use crate::report::findings::{FindingRow, HeadRow};
 
 /// More columns than this cannot be told apart; then a column is a layer.
@@ -55,6 +55,10 @@ impl Columns {
                 add(&finding.file, &finding.group, finding.places.iter().map(|place| place.1 + 1).max().unwrap_or(0));
             }
         }
+        // Layer 10 after layer 9; dumps of a series stay in the order in which they were named.
+        let places: Vec<String> = groups.iter().map(|group| group.file.clone()).collect();
+        let of_file = |file: &str| places.iter().position(|known| known == file);
+        groups.sort_by_cached_key(|group| (of_file(&group.file), natural(&group.name)));
         let all: usize = groups.iter().map(|group| group.heads).sum();
         let unit = match (all, groups.len()) {
             (0, 0 | 1) => Unit::Whole,
@@ -90,15 +94,32 @@ impl Columns {
         (0.42 * self.width()).min(24.0)
     }
 
+    /// The same for a single head, where several share a column.
+    pub fn head_reach(&self) -> f64 {
+        let shared = self.groups.iter().map(|group| group.heads).max().unwrap_or(1);
+        if self.unit == Unit::Head { self.reach() } else { (self.reach() / shared as f64).max(1.0) }
+    }
+
     /// Size of marks: neighbours must not touch.
     pub fn mark_size(&self) -> f64 {
-        (self.width() / 11.0).clamp(0.35, 1.0)
+        (self.width() / 15.0).clamp(0.35, 1.0)
+    }
+
+    /// Size of the marks of single heads: several share the column of a layer.
+    pub fn head_mark_size(&self) -> f64 {
+        if self.unit == Unit::Head { self.mark_size() } else { 0.45 }
     }
 
     /// The place of a head.
     pub fn of_head(&self, head: &HeadRow) -> Option<f64> {
         let group = self.groups.iter().find(|group| group.file == head.file && group.name == head.group)?;
-        Some(self.at(self.column(group, head.head)))
+        let place = self.at(self.column(group, head.head));
+        // The heads of a layer side by side, so that they do not hide each other.
+        let aside = match self.unit {
+            Unit::Head => 0.0,
+            _ => 2.0 * self.reach() * ((head.head as f64 + 0.5) / group.heads as f64 - 0.5),
+        };
+        Some(place + aside)
     }
 
     fn column(&self, group: &Group, head: usize) -> usize {
@@ -178,10 +199,10 @@ impl Columns {
         let columns = |group: &Group| if self.unit == Unit::Head { group.heads } else { 1 };
         let mut free_from = f64::NEG_INFINITY;
         let room = (self.right - self.left) / self.groups.len() as f64;
-        let most = ((room / 8.0) as usize).clamp(4, 40);
+        let most = (room - 4.0).max(36.0);
         for (group, name) in self.groups.iter().zip(names) {
             let x = self.left + self.width() * (group.start as f64 + 0.5 * columns(group) as f64);
-            let name = shortened(name, most);
+            let name = shortened(name, most, 13.0);
             let half = 0.5 * width_of(&name, 13.0);
             if x - half >= free_from {
                 picture.text((x, y), name, 13.0, Anchor::Centre, INK);
@@ -196,6 +217,19 @@ impl Columns {
             self.groups.iter().map(|group| if self.is_series() { &group.file } else { &group.name }.as_str()).collect();
         distinct_parts(&whole)
     }
+}
+
+/// A name as text and numbers in turn, for an order in which 9 comes before 10.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let text = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = rest[text..].find(|letter: char| !letter.is_ascii_digit()).map_or(rest.len(), |end| text + end);
+        parts.push((rest[..text].to_owned(), rest[text..digits].parse().unwrap_or(0)));
+        rest = &rest[digits..];
+    }
+    parts
 }
 
 /// What is left of names without their common beginning and end; whole words, so that `layer10` and `layer11` are 10 and 11.
@@ -241,7 +275,10 @@ mod tests {
         assert_eq!(few.of_head(&HeadRow { group: "b".into(), head: 1, ..HeadRow::default() }), Some(45.0));
         let many = Columns::of(&[], &heads(&[("a", 37), ("b", 41)]), 0.0, 80.0);
         assert_eq!((many.unit(), many.count), (Unit::Group, 2));
-        assert_eq!(many.of_head(&HeadRow { group: "b".into(), head: 40, ..HeadRow::default() }), Some(60.0));
+        assert_eq!(
+            many.of_head(&HeadRow { group: "b".into(), head: 40, ..HeadRow::default() }),
+            Some(60.0 + 2.0 * 16.8 * (40.5 / 41.0 - 0.5))
+        );
         let alone = Columns::of(&[], &heads(&[("", 127)]), 0.0, 80.0);
         assert_eq!((alone.unit(), alone.count), (Unit::Head, 127));
     }
@@ -259,6 +296,12 @@ mod tests {
             columns.worst([(&all, Standing::Good), (&some, Standing::Bad), (&other, Standing::Noted)].into_iter());
         let expected = [(5.0, Standing::Noted), (25.0, Standing::Noted), (35.0, Standing::Bad), (45.0, Standing::Good)];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn layers_stand_in_the_order_of_their_numbers() {
+        let columns = Columns::of(&[], &heads(&[("l1", 1), ("l10", 1), ("l2", 1)]), 0.0, 30.0);
+        assert_eq!(columns.groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(), ["l1", "l2", "l10"]);
     }
 
     #[test]

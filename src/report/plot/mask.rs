@@ -4,7 +4,7 @@ use plotters::style::RGBColor;
 
 use super::axis::{Axis, linear_ticks, log_ticks};
 use super::palette::{BLUE, FAINT, GRID, INK, PURPLE, VERMILLION};
-use super::picture::{Anchor, Marker, Picture};
+use super::picture::{Anchor, Dash, Marker, Picture};
 use crate::report::number::{significant, trimmed};
 
 const SIZE: (u32, u32) = (800, 760);
@@ -184,7 +184,7 @@ fn entropy_panel(picture: &mut Picture, portrait: &MaskPortrait) {
     let lines = |value: &dyn Fn(&RowEntropy) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter().filter_map(|row| value(row).map(|value| place(row, value))).collect()
     };
-    picture.line(&lines(&|row| Some(row.uniform)), FAINT, 1.0);
+    picture.dashed(&lines(&|row| Some(row.uniform)), FAINT, 1.5, Dash::Dashed);
     picture.line(&lines(&|row| row.theory), VERMILLION, 1.8);
     for row in rows.iter().filter(|row| row.estimate.is_finite()) {
         if row.interval.0.is_finite() && row.interval.1.is_finite() {
@@ -201,7 +201,7 @@ fn entropy_panel(picture: &mut Picture, portrait: &MaskPortrait) {
         picture.line(&[(x, y + 24.0), (x + 24.0, y + 24.0)], VERMILLION, 1.8);
         picture.text((x + 34.0, y + 24.0), "theory", 14.0, Anchor::Left, INK);
     }
-    picture.line(&[(x, y + 48.0), (x + 24.0, y + 48.0)], FAINT, 1.0);
+    picture.dashed(&[(x, y + 48.0), (x + 26.0, y + 48.0)], FAINT, 1.5, Dash::Dashed);
     picture.text((x + 34.0, y + 48.0), "ln visible keys", 14.0, Anchor::Left, INK);
 }
 

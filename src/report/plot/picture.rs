@@ -45,6 +45,7 @@ pub enum Marker {
     Square,
     Triangle,
     Diamond,
+    TriangleDown,
     /// Two strokes, for what is not there: an answer that never came.
     Cross,
     /// A short horizontal bar, for what a column is held against.
@@ -54,7 +55,7 @@ pub enum Marker {
 impl Marker {
     /// The marker of series number `index`.
     pub fn of(index: usize) -> Self {
-        [Self::Circle, Self::Square, Self::Triangle, Self::Diamond][index % 4]
+        [Self::Circle, Self::Square, Self::Triangle, Self::Diamond, Self::TriangleDown, Self::Cross][index % 6]
     }
 }
 
@@ -65,12 +66,14 @@ pub enum Dash {
     Dashed,
     Dotted,
     DashDotted,
+    LongDashed,
+    DashDotDotted,
 }
 
 impl Dash {
     /// The form of series number `index`.
     pub fn of(index: usize) -> Self {
-        [Self::Solid, Self::Dashed, Self::Dotted, Self::DashDotted][index % 4]
+        [Self::Solid, Self::Dashed, Self::Dotted, Self::DashDotted, Self::LongDashed, Self::DashDotDotted][index % 6]
     }
 
     /// Lengths of stroke and gap in turn.
@@ -80,6 +83,8 @@ impl Dash {
             Self::Dashed => &[9.0, 5.0],
             Self::Dotted => &[2.0, 4.0],
             Self::DashDotted => &[9.0, 4.0, 2.0, 4.0],
+            Self::LongDashed => &[18.0, 6.0],
+            Self::DashDotDotted => &[9.0, 4.0, 2.0, 3.0, 2.0, 4.0],
         }
     }
 }
@@ -159,6 +164,12 @@ impl Picture {
         self.shapes.push(Shape::Mark { at, marker, colour, size });
     }
 
+    /// Adds a data point on a piece of its line: the legend of a series with both.
+    pub fn sample(&mut self, (x, y): (f64, f64), index: usize, colour: RGBColor) {
+        self.dashed(&[(x - 18.0, y), (x + 18.0, y)], colour, 1.5, Dash::of(index));
+        self.mark((x, y), Marker::of(index), colour);
+    }
+
     /// Adds a text.
     pub fn text(&mut self, at: (f64, f64), text: impl Into<String>, size: f64, anchor: Anchor, colour: RGBColor) {
         self.shapes.push(Shape::Text { at, text: text.into(), size, anchor, colour });
@@ -220,6 +231,14 @@ impl Picture {
     }
 }
 
+/// The width of a text of this size, as it is drawn.
+pub fn width_of(text: &str, size: f64) -> f64 {
+    // Measured large: plotters counts whole pixels.
+    const FINE: f64 = 16.0;
+    let measured = ensure_font().ok().and_then(|()| ("sans-serif", FINE * size).into_font().box_size(text).ok());
+    measured.map_or(0.6 * size * text.chars().count() as f64, |(width, _)| f64::from(width) / FINE)
+}
+
 /// plotters knows no font of its own without the system's libraries.
 fn ensure_font() -> io::Result<()> {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
@@ -265,6 +284,7 @@ fn paint_shape<B: DrawingBackend>(
                 Marker::Circle => area.draw(&Circle::new(place(&(*x, *y)), pixel(4.5 * size), colour.filled())),
                 Marker::Square => area.draw(&filled(&[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)])),
                 Marker::Triangle => area.draw(&filled(&[(0.0, -5.5), (5.0, 4.0), (-5.0, 4.0)])),
+                Marker::TriangleDown => area.draw(&filled(&[(0.0, 5.5), (5.0, -4.0), (-5.0, -4.0)])),
                 Marker::Diamond => area.draw(&filled(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)])),
                 Marker::Cross => {
                     area.draw(&stroke(&[(-4.5, -4.5), (4.5, 4.5)], 2.5))?;
@@ -310,10 +330,25 @@ mod tests {
     }
 
     #[test]
-    fn four_series_differ_in_marker_and_in_dash() {
-        for other in 1..4 {
-            assert_ne!(Marker::of(0), Marker::of(other));
-            assert_ne!(Dash::of(0), Dash::of(other));
+    fn a_text_is_as_wide_as_its_letters() {
+        // Advances in data/fonts/DejaVuSans-subset.ttf, 2048 units to the em (fontTools): i 569, W 2025.
+        for (text, advance) in [("iiiiiiiiiii", 569.0), ("WWWWWWWWWWW", 2025.0)] {
+            let expected = 11.0 * 14.0 * advance / 2048.0;
+            // The box leaves out what is empty beside the first and last letter, at most half a letter.
+            assert!(
+                (width_of(text, 14.0) - expected).abs() < 0.5 * expected / 11.0,
+                "{text}: {}",
+                width_of(text, 14.0)
+            );
+        }
+    }
+
+    #[test]
+    fn as_many_series_as_there_are_colours_differ_in_marker_and_in_dash() {
+        let count = super::super::palette::SERIES.len();
+        for (one, other) in (0..count).flat_map(|one| (0..one).map(move |other| (one, other))) {
+            assert_ne!(Marker::of(one), Marker::of(other), "{one} and {other}");
+            assert_ne!(Dash::of(one), Dash::of(other), "{one} and {other}");
         }
     }
 }

@@ -3,7 +3,10 @@
 use super::picture::Picture;
 use super::standing::{Remark, Standing};
 use super::strips::{Bound, Point, Strip, Strips};
+use crate::report::number::{significant, trimmed};
 use crate::report::probe::ProbeRow;
+
+const NAMES: [&str; 5] = ["right", "wrong", "failed", "nondeterministic", "unsupported"];
 
 fn standing(verdict: &str) -> Standing {
     match verdict {
@@ -38,17 +41,26 @@ pub fn draw(rows: &[ProbeRow], conditions: &str) -> Option<Picture> {
             words: format!("{right}/{} right", cases.len()),
         }
     };
-    let names = ["right", "wrong", "failed", "nondeterministic", "unsupported"];
     Strips {
-        title: "Answers to the probe, capability by capability".to_owned(),
+        title: title(rows),
         conditions: conditions.to_owned(),
-        axis: "error ÷ that of the definition in the same type".to_owned(),
+        axis: format!(
+            "largest error ÷ that of the definition in the same type (shaded: up to {}, right)",
+            trimmed(&significant(multiple, 2))
+        ),
         bound: Bound::UpTo(multiple),
-        names: names.map(|name| (standing(name), name.to_owned())).to_vec(),
+        names: NAMES.map(|name| (standing(name), name.to_owned())).to_vec(),
         strips: rows.iter().filter(|row| row.case.is_empty()).map(strip).collect(),
         remarks: remarks(rows),
     }
     .draw()
+}
+
+fn title(rows: &[ProbeRow]) -> String {
+    let count = |verdict: &str| rows.iter().filter(|row| !row.case.is_empty() && row.verdict == verdict).count();
+    let parts: Vec<String> =
+        NAMES.into_iter().filter(|name| count(name) > 0).map(|name| format!("{} {name}", count(name))).collect();
+    format!("attn probe: {}", parts.join(", "))
 }
 
 /// What is wrong and where, the most frequent first.

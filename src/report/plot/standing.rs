@@ -3,7 +3,7 @@
 use plotters::style::RGBColor;
 
 use super::palette::{BLUE, GREEN, INK, ORANGE, PURPLE, VERMILLION};
-use super::picture::{Anchor, Marker, Picture};
+use super::picture::{Anchor, Marker, Picture, width_of};
 use crate::report::row::Verdict;
 
 /// How something stands, whatever its subcommand calls it. In the order of painting: what matters lies on top.
@@ -73,38 +73,41 @@ pub fn key(picture: &mut Picture, (mut x, y): (f64, f64), entries: &[(Standing, 
     }
 }
 
-/// About the width of a text in the font of the pictures, on the wide side.
-pub fn width_of(text: &str, size: f64) -> f64 {
-    0.6 * size * text.chars().count() as f64
-}
-
-/// The text in at most `most` characters, with `…` for what is left out.
-pub fn shortened(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
+/// The text cut to `width` units at this size of letters, with `…` for what is left out.
+pub fn shortened(text: &str, width: f64, size: f64) -> String {
+    if width_of(text, size) <= width {
         return text.to_owned();
     }
-    text.chars().take(most.saturating_sub(1)).collect::<String>().trim_end().to_owned() + "…"
+    let mut kept: Vec<char> = text.chars().collect();
+    loop {
+        kept.pop();
+        let short = kept.iter().collect::<String>().trim_end().to_owned() + "…";
+        if kept.is_empty() || width_of(&short, size) <= width {
+            return short;
+        }
+    }
 }
 
-/// The text in lines of at most `width` characters, at most `most` of them.
-pub fn in_lines(text: &str, width: usize, most: usize) -> Vec<String> {
+/// The text in at most `most` lines of `width` units at this size of letters.
+pub fn in_lines(text: &str, width: f64, size: f64, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let used = lines.last().map_or(0, |line| line.chars().count());
-        if used > 0 && used + 1 + word.chars().count() > width {
+        let Some(last) = lines.last_mut() else { break };
+        let longer = if last.is_empty() { word.to_owned() } else { format!("{last} {word}") };
+        if last.is_empty() || width_of(&longer, size) <= width {
+            *last = longer;
+        } else {
             lines.push(word.to_owned());
-        } else if let Some(line) = lines.last_mut() {
-            let space = if used > 0 { " " } else { "" };
-            line.push_str(&format!("{space}{word}"));
+        }
+        if lines.len() > most {
+            break;
         }
     }
     if lines.len() > most {
         lines.truncate(most);
-        if let Some(last) = lines.last_mut() {
-            last.push_str(" …");
-        }
+        lines.iter_mut().next_back().into_iter().for_each(|last| last.push_str(" …"));
     }
-    lines.iter().map(|line| shortened(line, width)).collect()
+    lines.iter().map(|line| shortened(line, width, size)).collect()
 }
 
 /// A finding in words below a picture.
@@ -116,8 +119,9 @@ pub struct Remark {
 
 /// Height of a line of remarks.
 const LINE: f64 = 19.0;
-/// Characters of a line of remarks.
-const CHARACTERS: usize = 98;
+/// Length of a line of remarks, and the size of its letters.
+const LENGTH: f64 = 744.0;
+const LETTERS: f64 = 13.0;
 /// Lines of one remark, and remarks that are shown.
 const MOST_LINES: usize = 2;
 const MOST_REMARKS: usize = 12;
@@ -126,7 +130,7 @@ const MOST_REMARKS: usize = 12;
 fn remark_lines(remarks: &[Remark]) -> Vec<(Option<Standing>, String)> {
     let mut lines = Vec::new();
     for remark in remarks.iter().take(MOST_REMARKS) {
-        for (index, line) in in_lines(&remark.text, CHARACTERS, MOST_LINES).into_iter().enumerate() {
+        for (index, line) in in_lines(&remark.text, LENGTH, LETTERS, MOST_LINES).into_iter().enumerate() {
             lines.push(((index == 0).then_some(remark.standing), line));
         }
     }
@@ -148,7 +152,7 @@ pub fn write_remarks(picture: &mut Picture, remarks: &[Remark], y: f64) {
         if let Some(standing) = standing {
             picture.mark((28.0, y), standing.marker(), standing.colour());
         }
-        picture.text((40.0, y), line, 13.0, Anchor::Left, INK);
+        picture.text((40.0, y), line, LETTERS, Anchor::Left, INK);
     }
 }
 
@@ -169,10 +173,16 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_at_words_and_say_so() {
-        assert_eq!(shortened("entropy", 7), "entropy");
-        assert_eq!(shortened("entropies", 7), "entrop…");
-        assert_eq!(in_lines("one two three", 7, 5), ["one two", "three"]);
-        assert_eq!(in_lines("one two three four five", 9, 2), ["one two", "three fo…"]);
+        assert_eq!(shortened("entropy", 1000.0, 13.0), "entropy");
+        let short = shortened("entropies of rows", 71.0, 13.0);
+        assert!(short.ends_with('…') && short.starts_with("entrop") && width_of(&short, 13.0) <= 71.0, "{short}");
+        let wide = width_of("one two three", 13.0);
+        assert_eq!(in_lines("one two three", wide, 13.0, 5), ["one two three"]);
+        assert_eq!(in_lines("one two three", wide - 1.0, 13.0, 5), ["one two", "three"]);
+        assert_eq!(
+            in_lines("one two three four five", width_of("three four …", 13.0), 13.0, 2),
+            ["one two", "three four …"]
+        );
     }
 
     #[test]

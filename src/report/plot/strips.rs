@@ -3,15 +3,16 @@
 
 use super::axis::{Axis, linear_ticks, log_ticks};
 use super::palette::{BAND, FAINT, GRID, INK};
-use super::picture::{Anchor, Picture};
+use super::picture::{Anchor, Picture, width_of};
 use super::standing::{Remark, Standing, key, remarks_height, shortened, write_remarks};
 use crate::report::number::{significant, trimmed};
 
 const WIDTH: u32 = 800;
-const LEFT: f64 = 262.0;
-const RIGHT: f64 = 598.0;
+const RIGHT: f64 = 586.0;
 /// What has no number stands here.
-const NO_NUMBER: f64 = RIGHT + 26.0;
+const NO_NUMBER: f64 = RIGHT + 42.0;
+/// The names of the strips have as much room as they need, up to this.
+const WIDEST_LABEL: f64 = 330.0;
 const TOP: f64 = 66.0;
 const STEP: f64 = 23.0;
 
@@ -56,6 +57,8 @@ pub struct Strips {
 
 /// Deviations beyond this many bounds are drawn at the edge.
 const LARGEST: f64 = 4.0;
+/// Decades between an exact zero and the smallest number on a logarithmic axis.
+const ROOM_FOR_ZERO: f64 = 0.8;
 
 impl Strips {
     /// The picture, or nothing without a strip.
@@ -67,13 +70,15 @@ impl Strips {
         let height = bottom + 88.0 + remarks_height(&self.remarks) + if self.remarks.is_empty() { 0.0 } else { 14.0 };
         let mut picture = Picture::new(WIDTH, height as u32);
         picture.text((20.0, 22.0), self.title.as_str(), 20.0, Anchor::Left, INK);
-        picture.text((20.0, 45.0), shortened(&self.conditions, 100), 14.0, Anchor::Left, FAINT);
-        let axis = self.axis();
+        picture.text((20.0, 45.0), shortened(&self.conditions, 760.0, 14.0), 14.0, Anchor::Left, FAINT);
+        let widest = self.strips.iter().map(|strip| width_of(&strip.label, 14.0)).fold(60.0, f64::max);
+        let left = 30.0 + widest.min(WIDEST_LABEL);
+        let axis = self.axis(left);
         self.background(&mut picture, &axis, bottom);
         for (index, strip) in self.strips.iter().enumerate() {
             self.one(&mut picture, strip, &axis, TOP + STEP * (index as f64 + 0.5));
         }
-        picture.text((0.5 * (LEFT + RIGHT), bottom + 40.0), self.axis.as_str(), 15.0, Anchor::Centre, INK);
+        picture.text((0.5 * (20.0 + f64::from(WIDTH)), bottom + 40.0), self.axis.as_str(), 15.0, Anchor::Centre, INK);
         let present = |standing: Standing| {
             self.strips.iter().any(|strip| strip.points.iter().any(|point| point.standing == standing))
         };
@@ -89,8 +94,12 @@ impl Strips {
         points.filter_map(|point| point.value.filter(|value| value.is_finite()))
     }
 
+    fn has_zero(&self) -> bool {
+        self.values().any(|value| value == 0.0)
+    }
+
     /// The axis, of common logarithms where the bound is [`Bound::UpTo`].
-    fn axis(&self) -> Axis {
+    fn axis(&self, left: f64) -> Axis {
         let (low, high) = match self.bound {
             Bound::Within => {
                 let reach = self.values().fold(1.2, |reach: f64, value| reach.max(1.1 * value.abs())).min(LARGEST);
@@ -100,13 +109,14 @@ impl Strips {
                 let positive = || self.values().filter(|value| *value > 0.0);
                 let low = positive().fold(bound / 10.0, f64::min).max(bound * 1e-6);
                 let high = positive().fold(bound * 3.0, f64::max).min(bound * 1e8);
-                (low.log10() - 0.25, high.log10() + 0.15)
+                (low.log10() - if self.has_zero() { ROOM_FOR_ZERO } else { 0.25 }, high.log10() + 0.15)
             }
         };
-        Axis { low, high, start: LEFT, end: RIGHT }
+        Axis { low, high, start: left, end: RIGHT }
     }
 
     fn background(&self, picture: &mut Picture, axis: &Axis, bottom: f64) {
+        let left = axis.start;
         let (good, ticks): ((f64, f64), Vec<(f64, String)>) = match self.bound {
             Bound::Within => {
                 let signed = |tick: f64| {
@@ -116,9 +126,11 @@ impl Strips {
                 ((-1.0, 1.0), linear_ticks(axis.low, axis.high, 6).into_iter().map(signed).collect())
             }
             Bound::UpTo(bound) => {
-                let ticks = log_ticks(10f64.powf(axis.low), 10f64.powf(axis.high));
+                let zero = self.has_zero().then(|| (axis.low, "0".to_owned()));
+                let low = axis.low + if zero.is_some() { 0.6 * ROOM_FOR_ZERO } else { 0.0 };
+                let ticks = log_ticks(10f64.powf(low), 10f64.powf(axis.high));
                 let label = |tick: f64| (tick.log10(), trimmed(&significant(tick, 2)));
-                ((axis.low, bound.log10()), ticks.into_iter().map(label).collect())
+                ((axis.low, bound.log10()), zero.into_iter().chain(ticks.into_iter().map(label)).collect())
             }
         };
         picture.rectangle((axis.clamped(good.0), TOP), (axis.clamped(good.1), bottom), BAND);
@@ -133,16 +145,16 @@ impl Strips {
             let edge = axis.clamped(good.0);
             picture.line(&[(edge, TOP), (edge, bottom)], FAINT, 1.5);
         }
-        let border = [(LEFT, TOP), (LEFT, bottom), (RIGHT, bottom), (RIGHT, TOP), (LEFT, TOP)];
+        let border = [(left, TOP), (left, bottom), (RIGHT, bottom), (RIGHT, TOP), (left, TOP)];
         picture.line(&border, FAINT, 1.0);
         let lacking = |point: &Point| point.value.is_none();
         if self.strips.iter().any(|strip| strip.points.iter().any(lacking)) {
-            picture.text((NO_NUMBER, bottom + 14.0), "none", 14.0, Anchor::Centre, FAINT);
+            picture.text((NO_NUMBER, bottom + 14.0), "no number", 13.0, Anchor::Centre, INK);
         }
     }
 
     fn one(&self, picture: &mut Picture, strip: &Strip, axis: &Axis, y: f64) {
-        picture.text((LEFT - 10.0, y), shortened(&strip.label, 31), 14.0, Anchor::Right, INK);
+        picture.text((axis.start - 10.0, y), shortened(&strip.label, WIDEST_LABEL, 14.0), 14.0, Anchor::Right, INK);
         let mut points: Vec<&Point> = strip.points.iter().collect();
         points.sort_by_key(|point| point.standing);
         for point in points {
@@ -155,6 +167,6 @@ impl Strips {
         }
         let x = NO_NUMBER + 22.0;
         picture.text((x, y), strip.standing.sign(), 15.0, Anchor::Centre, strip.standing.colour());
-        picture.text((x + 12.0, y), shortened(&strip.words, 16), 14.0, Anchor::Left, INK);
+        picture.text((x + 12.0, y), shortened(&strip.words, 126.0, 14.0), 14.0, Anchor::Left, INK);
     }
 }

@@ -50,12 +50,13 @@ pub fn draw(heading: &Heading, rows: &[ClaimRow]) -> Option<Picture> {
     remarks.sort_by_key(|remark| std::cmp::Reverse(remark.standing));
     let seed = heading.run.seed.map(|seed| format!(" · seed {seed}")).unwrap_or_default();
     Strips {
-        title: Count::of(rows).sentence(),
+        title: format!("attn check: {}", Count::of(rows).sentence()),
         conditions: format!(
             "{}{seed} · false-alarm rate {:e} over the whole suite · attn {}",
             heading.suite, heading.false_alarm, heading.run.version
         ),
-        axis: "deviation ÷ smallest one seen, or allowed".to_owned(),
+        axis: "deviation ÷ the smallest that would have been seen, or the largest allowed (shaded: less than 1)"
+            .to_owned(),
         bound: Bound::Within,
         names: ClaimVerdict::ALL.map(|verdict| (standing(verdict), verdict.word().to_owned())).to_vec(),
         strips: items(rows).iter().map(strip).collect(),
