@@ -168,10 +168,10 @@ impl Columns {
             Unit::Whole => {}
             Unit::Head => {
                 for group in &self.groups {
-                    let step = (20.0 / self.width()).ceil().max(1.0) as usize;
+                    let step = (24.0 / self.width()).ceil().max(1.0) as usize;
                     for head in (0..group.heads).step_by(step) {
                         let x = self.at(group.start + head);
-                        picture.text((x, bottom + 13.0), head.to_string(), 12.0, Anchor::Centre, INK);
+                        picture.text((x, bottom + 13.0), head.to_string(), 13.0, Anchor::Centre, INK);
                     }
                 }
                 if self.groups.len() == 1 {

@@ -135,7 +135,7 @@ fn one(picture: &mut Picture, panel: &Panel, (x, y): (f64, f64), series: usize) 
     picture.line(&border, FAINT, 1.0);
     // A short line for theory, never so short that a mark hides it; with many numbers the marks are small.
     let column = horizontal.at(1.0) - horizontal.at(0.0);
-    let (reach, size) = ((0.36 * column).clamp(2.5, 40.0), (column / 10.0).clamp(0.45, 1.0));
+    let (reach, size) = ((0.36 * column).clamp(2.5, 40.0), (column / 10.0).clamp(0.6, 1.0));
     for point in &panel.points {
         let colour = SERIES[point.series % SERIES.len()];
         let shift = 0.12 * (point.series as f64 - 0.5 * (series as f64 - 1.0));
@@ -144,7 +144,7 @@ fn one(picture: &mut Picture, panel: &Panel, (x, y): (f64, f64), series: usize) 
             picture.line(&[(at - reach, place(theory)), (at + reach, place(theory))], FAINT, 2.0);
         }
         if let (Some(low), Some(high)) = (point.row.ci_low, point.row.ci_high) {
-            picture.line(&[(at, place(low)), (at, place(high))], colour, 2.0);
+            picture.line(&[(at, place(low)), (at, place(high))], colour, if size < 1.0 { 1.0 } else { 2.0 });
         }
         picture.sized_mark((at, place(point.row.estimate.unwrap_or(0.0))), Marker::of(point.series), colour, size);
     }

@@ -23,7 +23,7 @@ fn standing(verdict: &str) -> Standing {
 /// A mark stands at the `ratio` of its row, on a logarithmic axis; up to `multiple` is right. Answers without a ratio (unsupported,
 /// failed, infinite) stand beside the axis.
 pub fn draw(rows: &[ProbeRow], conditions: &str) -> Option<Picture> {
-    let multiple = rows.iter().find_map(|row| row.multiple).unwrap_or(1.0);
+    let multiple = rows.iter().find_map(|row| row.multiple);
     let cases = |capability: &str| -> Vec<&ProbeRow> {
         rows.iter().filter(|row| !row.case.is_empty() && row.capability == capability).collect()
     };
@@ -44,11 +44,14 @@ pub fn draw(rows: &[ProbeRow], conditions: &str) -> Option<Picture> {
     Strips {
         title: title(rows),
         conditions: conditions.to_owned(),
-        axis: format!(
-            "largest error ÷ that of the definition in the same type (shaded: up to {}, right)",
-            trimmed(&significant(multiple, 2))
-        ),
-        bound: Bound::UpTo(multiple),
+        axis: match multiple {
+            Some(multiple) => format!(
+                "largest error ÷ that of the definition in the same type (shaded: up to {}, right)",
+                trimmed(&significant(multiple, 2))
+            ),
+            None => "largest error ÷ that of the definition in the same type: nothing was answered".to_owned(),
+        },
+        bound: Bound::UpTo(multiple.unwrap_or(1.0)),
         names: NAMES.map(|name| (standing(name), name.to_owned())).to_vec(),
         strips: rows.iter().filter(|row| row.case.is_empty()).map(strip).collect(),
         remarks: remarks(rows),

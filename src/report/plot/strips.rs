@@ -10,7 +10,7 @@ use crate::report::number::{significant, trimmed};
 const WIDTH: u32 = 800;
 const RIGHT: f64 = 586.0;
 /// What has no number stands here.
-const NO_NUMBER: f64 = RIGHT + 42.0;
+const NO_NUMBER: f64 = RIGHT + 46.0;
 /// The names of the strips have as much room as they need, up to this.
 const WIDEST_LABEL: f64 = 330.0;
 const TOP: f64 = 66.0;
@@ -57,6 +57,8 @@ pub struct Strips {
 
 /// Deviations beyond this many bounds are drawn at the edge.
 const LARGEST: f64 = 4.0;
+/// On a logarithmic axis, what is below this share of the bound is as good as 0.
+const SMALLEST_SHARE: f64 = 1e-4;
 /// Decades between an exact zero and the smallest number on a logarithmic axis.
 const ROOM_FOR_ZERO: f64 = 0.8;
 
@@ -95,7 +97,7 @@ impl Strips {
     }
 
     fn has_zero(&self) -> bool {
-        self.values().any(|value| value == 0.0)
+        matches!(self.bound, Bound::UpTo(bound) if self.values().any(|value| value < SMALLEST_SHARE * bound))
     }
 
     /// The axis, of common logarithms where the bound is [`Bound::UpTo`].
@@ -107,7 +109,7 @@ impl Strips {
             }
             Bound::UpTo(bound) => {
                 let positive = || self.values().filter(|value| *value > 0.0);
-                let low = positive().fold(bound / 10.0, f64::min).max(bound * 1e-6);
+                let low = positive().fold(bound / 10.0, f64::min).max(bound * SMALLEST_SHARE);
                 let high = positive().fold(bound * 3.0, f64::max).min(bound * 1e8);
                 (low.log10() - if self.has_zero() { ROOM_FOR_ZERO } else { 0.25 }, high.log10() + 0.15)
             }
@@ -126,7 +128,7 @@ impl Strips {
                 ((-1.0, 1.0), linear_ticks(axis.low, axis.high, 6).into_iter().map(signed).collect())
             }
             Bound::UpTo(bound) => {
-                let zero = self.has_zero().then(|| (axis.low, "0".to_owned()));
+                let zero = self.has_zero().then(|| (axis.low, "≈ 0".to_owned()));
                 let low = axis.low + if zero.is_some() { 0.6 * ROOM_FOR_ZERO } else { 0.0 };
                 let ticks = log_ticks(10f64.powf(low), 10f64.powf(axis.high));
                 let label = |tick: f64| (tick.log10(), trimmed(&significant(tick, 2)));
@@ -157,13 +159,26 @@ impl Strips {
         picture.text((axis.start - 10.0, y), shortened(&strip.label, WIDEST_LABEL, 14.0), 14.0, Anchor::Right, INK);
         let mut points: Vec<&Point> = strip.points.iter().collect();
         points.sort_by_key(|point| point.standing);
+        // Where there is no number to tell them apart, one mark for each standing.
+        let mut without: Vec<Standing> =
+            points.iter().filter(|point| point.value.is_none()).map(|point| point.standing).collect();
+        without.dedup();
+        for (index, standing) in without.iter().enumerate() {
+            let x = NO_NUMBER + 12.0 * (index as f64 - 0.5 * (without.len() as f64 - 1.0));
+            picture.mark((x, y), standing.marker(), standing.colour());
+        }
         for point in points {
-            let x = match (point.value, self.bound) {
-                (None, _) => NO_NUMBER,
-                (Some(value), Bound::Within) => axis.clamped(value),
-                (Some(value), Bound::UpTo(_)) => axis.clamped(value.max(f64::MIN_POSITIVE).log10()),
+            let Some(value) = point.value else { continue };
+            let place = match self.bound {
+                Bound::Within => value,
+                Bound::UpTo(_) => value.max(f64::MIN_POSITIVE).log10(),
             };
-            picture.mark((x, y), point.standing.marker(), point.standing.colour());
+            picture.mark((axis.clamped(place), y), point.standing.marker(), point.standing.colour());
+            if place > axis.high {
+                picture.text((axis.end + 8.0, y), "→", 14.0, Anchor::Left, INK);
+            } else if place < axis.low && self.bound == Bound::Within {
+                picture.text((axis.start + 8.0, y), "←", 14.0, Anchor::Left, INK);
+            }
         }
         let x = NO_NUMBER + 22.0;
         picture.text((x, y), strip.standing.sign(), 15.0, Anchor::Centre, strip.standing.colour());
