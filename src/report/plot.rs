@@ -131,3 +131,7 @@ fn conditions(rows: &[&Row]) -> String {
 #[cfg(test)]
 #[path = "plot_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "plot_marks_tests.rs"]
+mod marks_tests;
