@@ -51,7 +51,7 @@ def draw(table, statistic=None):
         sys.exit("no row has a deviation and a smallest detectable one")
     several = claims.d_k.nunique() > 1
     labels = [
-        ", ".join([row.statistic] + ([row.scale] if isinstance(row.scale, str) else []) + ([f"d_k = {row.d_k:.0f}"] if several else []))
+        ", ".join([row.statistic] + ([row.scale] if isinstance(row.scale, str) else []) + ([f"d_k = {row.d_k:.0f}"] if several and row.d_k > 0 else []))
         for row in claims.itertuples()
     ]
     figure, axes = plt.subplots(figsize=(8, 1.6 + 0.22 * len(claims)))

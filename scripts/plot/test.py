@@ -3,6 +3,7 @@
     python3 scripts/plot/test.py        needs pandas and matplotlib; scripts/plot/test makes an environment with them
 """
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,15 @@ class Points(unittest.TestCase):
         for axes in per_trial.draw(rows, statistic="logit_variance").axes:
             if axes.axison:
                 self.assertEqual(sum(bar.get_height() for bar in axes.patches), len(rows))
+
+
+class QuickStart(unittest.TestCase):
+    def test_the_five_lines_of_the_documentation_print_what_stands_below_them(self):
+        text = (RECORDED.parents[1] / "docs" / "plotting.md").read_text()
+        code, printed = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL).groups()
+        self.assertEqual(code.count("\n"), 5)
+        run = subprocess.run([sys.executable, "-c", code], cwd=RECORDED.parents[1], capture_output=True, text=True)
+        self.assertEqual((run.stdout.split(), run.stderr), (printed.split(), ""))
 
 
 class CommandLine(unittest.TestCase):

@@ -308,7 +308,7 @@ fn an_interval_is_drawn_in_the_unit_of_the_deviation_and_not_of_theory() {
     let drawn = drawn(of_rows(&rows));
     let (start, end) = (drawn.along(-1.0, ("-1", -1.0), ("+1", 1.0)), drawn.along(1.0, ("-1", -1.0), ("+1", 1.0)));
     // (0.56 − 0.64)/8/0.01 = −1 and (0.72 − 0.64)/8/0.01 = 1.
-    let bar = document.lines().find(|line| line.contains("stroke-width=\"2\"")).expect("a bar");
+    let bar = document.lines().find(|line| line.contains("polyline") && line.contains("#0072B2")).expect("a bar");
     let points: Vec<f64> = (attribute(bar, "points").expect("points").split_whitespace())
         .filter_map(|point| point.split_once(',')?.0.parse().ok())
         .collect();
