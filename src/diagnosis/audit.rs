@@ -328,12 +328,7 @@ impl Work<'_> {
         let control = self.control(&evidence, model.scale);
         let facts = facts.unwrap_or_else(|| survey_of_model(&evidence, shown));
         let fit = explanation.as_ref().and_then(|found| found.fit.as_ref());
-        let summary = HeadSummary {
-            expected_scale: model.scale,
-            fitted_scale: fit.map(|fit| fit.scale),
-            fitted_scale_error: fit.map(|fit| fit.standard_error),
-            ..summarise(&evidence, shown, &facts, control)
-        };
+        let summary = summarise(&evidence, shown, &facts, control).with_fit(model.scale, fit);
         Judged { findings, summary, follows }
     }
 

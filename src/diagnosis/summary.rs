@@ -5,6 +5,7 @@ use super::evidence::Evidence;
 use super::finding::{Check, Finding, Verdict, significant};
 use super::matrix::Matrix;
 use super::model::Model;
+use super::slope::ScaleFit;
 use super::survey::{RowFacts, Running};
 
 /// Statistics of one head; variances divide by the number of values. Logits are those of visible cells.
@@ -56,6 +57,18 @@ pub struct HeadSummary {
     pub fitted_scale: Option<f64>,
     /// Its standard error.
     pub fitted_scale_error: Option<f64>,
+}
+
+impl HeadSummary {
+    /// The same with the scale of the contract, and the one that the weights show.
+    pub fn with_fit(self, expected_scale: f64, fit: Option<&ScaleFit>) -> Self {
+        Self {
+            expected_scale,
+            fitted_scale: fit.map(|fit| fit.scale),
+            fitted_scale_error: fit.map(|fit| fit.standard_error),
+            ..self
+        }
+    }
 }
 
 /// Mean, variance, mean square.

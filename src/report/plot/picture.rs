@@ -65,15 +65,15 @@ pub enum Dash {
     Solid,
     Dashed,
     Dotted,
-    DashDotted,
+    LongShort,
     LongDashed,
-    DashDotDotted,
+    LongShortShort,
 }
 
 impl Dash {
     /// The form of series number `index`.
     pub fn of(index: usize) -> Self {
-        [Self::Solid, Self::Dashed, Self::Dotted, Self::DashDotted, Self::LongDashed, Self::DashDotDotted][index % 6]
+        [Self::Solid, Self::Dashed, Self::Dotted, Self::LongShort, Self::LongDashed, Self::LongShortShort][index % 6]
     }
 
     /// Lengths of stroke and gap in turn.
@@ -82,9 +82,9 @@ impl Dash {
             Self::Solid => &[],
             Self::Dashed => &[9.0, 5.0],
             Self::Dotted => &[2.0, 4.0],
-            Self::DashDotted => &[9.0, 4.0, 2.0, 4.0],
+            Self::LongShort => &[9.0, 4.0, 2.0, 4.0],
             Self::LongDashed => &[18.0, 6.0],
-            Self::DashDotDotted => &[9.0, 4.0, 2.0, 3.0, 2.0, 4.0],
+            Self::LongShortShort => &[9.0, 4.0, 2.0, 3.0, 2.0, 4.0],
         }
     }
 }
