@@ -69,3 +69,26 @@ record naive 'attn variance --queries 1024 --dk 64 --scale none --trials 2000 --
 'awk -F, '\''NR == 1 { for (i = 1; i <= NF; i++) if ($i == "logit_variance:none") column = i; next } '\
 '{ trials++; z = ($column / 64 - 1) / sqrt((2 + 6 / 64) / (1024 * 1024)); if (z * z > 4.8916385 ^ 2) rejected++ } '\
 'END { print rejected, "of", trials, "correct draws rejected at a nominal 1e-6" }'\'' trials.csv'
+
+# Tables that scripts/plot is tested on: data/recorded/NAME.csv, the program's CSV and nothing else.
+record_table() {
+    local name=$1 command=$2
+    if [ ${#wanted[@]} -gt 0 ] && [[ " ${wanted[*]} " != *" $name "* ]]; then
+        return
+    fi
+    echo "$name: $command" >&2
+    # A rejected or undecided claim is an exit code and no failure here.
+    local code=0
+    table=$work/recording.csv bash -c "$command" > /dev/null || code=$?
+    [[ $code == [013] ]]
+    mv "$work/recording.csv" "$recorded/$name.csv"
+}
+
+record_table plot_sweep 'attn variance --dk 16..256 -n 64 --mean 0.02 --trials 1009 -q -o $table'
+record_table plot_trials 'attn variance --dk 64 -n 31 --trials 101 -q --per-trial $table'
+record_table plot_check 'attn check -q -o $table'
+record_table plot_audit 'attn audit data/real/minilm/minilm.safetensors -q -o $table'
+# Times, which are never the same twice.
+record_table plot_complexity 'attn complexity -n 64..512 --dk 32,64 --time-budget 4s -q -o $table'
+# Needs NumPy for python3; with a fault, so that there is something wrong to be drawn.
+record_table plot_probe "attn probe run $work/probe -q -o \$table -- python3 scripts/adapters/numpy_adapter.py --fault window_off_by_one"

@@ -104,10 +104,6 @@ pub struct ComplexityArguments {
     #[arg(long, value_name = "F", help_heading = "What is counted", allow_hyphen_values = true)]
     pub d_ff: Option<String>,
 
-    /// File for a picture of the times against n and d_k with the fitted lines, .svg or .png, e.g. cost.png [default: none]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub plot: Option<String>,
-
     /// Refused with the reason: times of one machine have no shards
     #[arg(long, value_name = "I/K", hide = true, allow_hyphen_values = true)]
     pub shard: Option<String>,

@@ -36,10 +36,6 @@ pub struct MergeArguments {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub per_trial: Option<String>,
 
-    /// File for a picture of the result, theory drawn beside measurement, .svg or .png, e.g. sweep.svg [default: none]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub plot: Option<String>,
-
     /// Where the result goes.
     #[command(flatten)]
     pub results: OutputArguments,
@@ -51,7 +47,7 @@ impl MergeArguments {
         [
             ("--output", Some(self.results.output.as_str())),
             ("--per-trial", self.per_trial.as_deref()),
-            ("--plot", self.plot.as_deref()),
+            ("--plot", self.results.plot.as_deref()),
         ]
     }
 
@@ -71,7 +67,7 @@ impl MergeArguments {
             ("format", &self.results.format),
             ("color", &color),
             ("per-trial", &self.per_trial),
-            ("plot", &self.plot),
+            ("plot", &self.results.plot),
         ];
         given.iter().for_each(|(name, value)| value.iter().for_each(|value| add(name, value.as_ref())));
         add("output", self.results.output.as_ref());

@@ -13,6 +13,10 @@ pub struct OutputArguments {
     #[arg(long, value_name = "F", help_heading = "Output", allow_hyphen_values = true)]
     pub format: Option<String>,
 
+    /// File for a picture of the result, theory drawn beside measurement, .svg or .png, e.g. result.svg [default: none]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub plot: Option<String>,
+
     /// Colour of verdicts on standard output, e.g. never: auto (terminals only, see NO_COLOR and CLICOLOR), always or never
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Output", allow_hyphen_values = true)]
     pub color: String,

@@ -111,10 +111,6 @@ pub struct SharedArguments {
     #[arg(long, value_name = "FILE", hide = true)]
     pub trials_from: Vec<PathBuf>,
 
-    /// File for a picture of the result, theory drawn beside measurement, .svg or .png, e.g. sweep.svg [default: none]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub plot: Option<String>,
-
     /// Where the result goes.
     #[command(flatten)]
     pub results: OutputArguments,

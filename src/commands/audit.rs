@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 
 use super::audit_against;
 use super::audit_arrays::{Group, Needed, groups};
 use super::audit_contract::{contract, mask_kind};
-use super::{ExitStatus, config};
+use super::config::Targets;
+use super::deliver::{Delivered, Destinations};
+use super::{ExitStatus, config, simulate};
 use crate::cli::audit::AuditArguments;
 use crate::diagnosis::arrays::{ArraySource, Role};
 use crate::diagnosis::audit::{Audit, audit};
@@ -22,7 +24,7 @@ use crate::diagnosis::summary::HeadSummary;
 use crate::experiment::progress::Progress;
 use crate::report::findings::{FindingRow, HeadRow, Layout, write};
 use crate::report::json::Run;
-use crate::report::{AtomicFile, stdout, table};
+use crate::report::{plot, stdout, table};
 
 /// Columns of text of a table in a file.
 const FILE_WIDTH: usize = 120;
@@ -47,12 +49,15 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
     let path = Path::new(&typed.results.output);
     let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
     let format = config::format(typed.results.format.as_deref(), path.as_deref())?;
+    let targets = Targets { output: path, plot: typed.results.plot.as_deref().map(PathBuf::from), per_trial: None };
+    targets.check()?;
+    let results = [("--output", targets.output.as_deref()), ("--plot", targets.plot.as_deref())];
     config::refuse_results_in_place_of_inputs(
-        path.as_deref().map(|path| ("--output", path)),
+        results.into_iter().filter_map(|(option, path)| Some((option, path?))),
         typed.files.iter().chain(&typed.against).map(Path::new),
         "is also a file that is read",
     )?;
-    let mut file = path.as_deref().map(AtomicFile::create).transpose().context("--output")?;
+    let destinations = Destinations::open_targets(&targets)?;
     let Rows { findings, heads, remarks } = if typed.against.is_empty() {
         rows(typed, &contract, kind)?
     } else {
@@ -66,17 +71,27 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
         seed: None,
         remarks,
     };
-    let render = |output: &mut dyn Write, layout: Layout| write(format, &run, &findings, &heads, layout, output);
-    match &mut file {
-        Some(file) => render(file, Layout { width: FILE_WIDTH, colour: table::Colour::Plain }).context("--output")?,
-        None => stdout::print(|output| {
-            let layout = table::Layout::of_stdout(None);
-            render(output, Layout { width: layout.width, colour: layout.colour })
-        })?,
+    let render = |output: &mut dyn Write, terminal: bool| {
+        let layout = match terminal {
+            true => table::Layout::of_stdout(None),
+            false => table::Layout { width: FILE_WIDTH, colour: table::Colour::Plain, false_alarm: None },
+        };
+        write(format, &run, &findings, &heads, Layout { width: layout.width, colour: layout.colour }, output)
+    };
+    let conditions = format!("{} · attn {}", inputs_named(typed), run.version);
+    let picture = || plot::audit(&findings, &heads, &conditions);
+    if destinations.deliver_rendered(&targets, picture, render)? == Delivered::WithoutPicture {
+        simulate::warn("--plot: nothing was found to be drawn; no picture written");
     }
-    file.map(AtomicFile::commit).transpose().context("--output")?;
     let failed = findings.iter().any(|row| row.verdict == Verdict::Fail.to_string());
     Ok(if failed { ExitStatus::Rejected } else { ExitStatus::Upheld })
+}
+
+/// The files as they were named, for a heading.
+fn inputs_named(typed: &AuditArguments) -> String {
+    let against =
+        if typed.against.is_empty() { String::new() } else { format!(" against {}", typed.against.join(" ")) };
+    format!("{}{against}", typed.files.join(" "))
 }
 
 /// Prints what a check does.
@@ -216,6 +231,10 @@ pub(super) fn row(shared: &FindingRow, finding: &Finding, (batches, heads): (usi
         cause: finding.cause.clone(),
         would_confirm: finding.would_confirm.clone(),
         symptoms: finding.symptoms.clone(),
+        places: match &finding.place {
+            Place::Everywhere => Vec::new(),
+            Place::Heads(places) => places.clone(),
+        },
         ..shared.clone()
     }
 }
@@ -243,5 +262,8 @@ fn head_row(file: &str, group: &str, summary: &HeadSummary) -> HeadRow {
         control_largest_weight: summary.control.map(|control| control.largest_weight),
         largest_weight: summary.largest_weight,
         first_key_weight: summary.first_key_weight,
+        expected_scale: summary.expected_scale,
+        fitted_scale: summary.fitted_scale,
+        fitted_scale_error: summary.fitted_scale_error,
     }
 }

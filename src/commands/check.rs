@@ -14,6 +14,7 @@ use crate::cli::{self, check::CheckArguments};
 use crate::experiment::progress::Progress;
 use crate::report::claims::{self, ClaimRow, ClaimVerdict, Count, Heading};
 use crate::report::json::Run;
+use crate::report::plot::{self, PictureFormat};
 use crate::report::table::{Colour, Layout};
 use crate::report::{AtomicFile, Format, file, junit, stdout};
 use crate::suite::baseline::PerTrial;
@@ -170,6 +171,7 @@ fn refuse_to_overwrite(typed: &CheckArguments, suite: &Suite, runner: &Runner, b
         ("--output", Some(typed.results.output.as_str())),
         ("--junit", typed.junit.as_deref()),
         ("--markdown", typed.markdown.as_deref()),
+        ("--plot", typed.results.plot.as_deref()),
     ];
     let named = named.into_iter().filter_map(|(name, path)| Some((name, Path::new(path?))));
     let written = named.chain(kept.iter().map(|path| ("--per-trial", path.as_path())));
@@ -194,6 +196,7 @@ struct Destinations {
     output: Option<AtomicFile>,
     junit: Option<AtomicFile>,
     markdown: Option<AtomicFile>,
+    plot: Option<(AtomicFile, PictureFormat)>,
 }
 
 impl Destinations {
@@ -202,6 +205,7 @@ impl Destinations {
             ("--output", output),
             ("--junit", typed.junit.as_deref().map(Path::new)),
             ("--markdown", typed.markdown.as_deref().map(Path::new)),
+            ("--plot", typed.results.plot.as_deref().map(Path::new)),
         ];
         for (name, path) in &named[1..] {
             if *path == Some(Path::new("-")) {
@@ -212,11 +216,13 @@ impl Destinations {
         let open = |name: &str, path: Option<&Path>| {
             path.map(AtomicFile::create).transpose().with_context(|| name.to_string())
         };
-        let [(_, output), (_, junit), (_, markdown)] = named;
+        let [(_, output), (_, junit), (_, markdown), (_, plot)] = named;
+        let picture = plot.map(PictureFormat::of_path).transpose()?;
         Ok(Self {
             output: open("--output", output)?,
             junit: open("--junit", junit)?,
             markdown: open("--markdown", markdown)?,
+            plot: open("--plot", plot)?.zip(picture),
         })
     }
 
@@ -234,11 +240,20 @@ impl Destinations {
                 .collect();
             junit::write(&items, file).context("--junit")?;
         }
+        // A suite without an item is refused, and each item has a claim, so there is always something to draw.
+        if let Some((file, format)) = &mut self.plot
+            && let Some(picture) = plot::suite(heading, rows)
+        {
+            picture.write(*format, file).context("--plot")?;
+        }
         Ok(())
     }
 
     fn commit(self) -> Result<()> {
-        for (name, file) in [("--junit", self.junit), ("--markdown", self.markdown), ("--output", self.output)] {
+        let plot = self.plot.map(|(file, _)| file);
+        let files =
+            [("--junit", self.junit), ("--markdown", self.markdown), ("--plot", plot), ("--output", self.output)];
+        for (name, file) in files {
             file.map(AtomicFile::commit).transpose().context(name)?;
         }
         Ok(())

@@ -30,7 +30,7 @@ pub fn run(arguments: &ComplexityArguments, invocation: &str) -> Result<ExitStat
     let plan = plan(arguments)?;
     let output = (arguments.results.output != "-").then(|| PathBuf::from(&arguments.results.output));
     let format = config::format(arguments.results.format.as_deref(), output.as_deref())?;
-    let targets = Targets { output, plot: arguments.plot.as_deref().map(PathBuf::from), per_trial: None };
+    let targets = Targets { output, plot: arguments.results.plot.as_deref().map(PathBuf::from), per_trial: None };
     targets.check()?;
     simulate::refuse_more_than_memory(plan.bytes(), || sizes_typed(arguments))?;
     let destinations = Destinations::open_targets(&targets)?;

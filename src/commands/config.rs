@@ -93,7 +93,7 @@ impl Config {
             bail!("--shard {shard}: needs --per-trial FILE, the file that holds the shard (or --resume FILE)");
         }
         let (per_trial, start) = per_trial(typed)?;
-        if let (Some(shard), true) = (&typed.shard, typed.results.output != "-" || typed.plot.is_some()) {
+        if let (Some(shard), true) = (&typed.shard, typed.results.output != "-" || typed.results.plot.is_some()) {
             bail!(
                 "--shard {shard}: a shard has no result of its own, only --per-trial FILE; leave --output and --plot to the merged run"
             );
@@ -123,7 +123,7 @@ impl Config {
             per_trial,
             start,
             trials_from: typed.trials_from.clone(),
-            plot: typed.plot.as_deref().map(PathBuf::from),
+            plot: typed.results.plot.as_deref().map(PathBuf::from),
             quiet: typed.results.quiet,
         };
         config.targets().check()?;

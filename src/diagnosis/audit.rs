@@ -392,7 +392,9 @@ impl Work<'_> {
         let shown = scaled.map_or(model, |found| &found.model);
         let control = self.control(&evidence, model.scale);
         let facts = facts.unwrap_or_else(|| survey_of_model(&evidence, shown));
-        Judged { findings, summary: summarise(&evidence, shown, &facts, control), follows }
+        let fit = explanation.as_ref().and_then(|found| found.fit.as_ref());
+        let summary = summarise(&evidence, shown, &facts, control).with_fit(model.scale, fit);
+        Judged { findings, summary, follows }
     }
 
     /// The control at the head's visible keys and scale, computed once for all heads that are alike.

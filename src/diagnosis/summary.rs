@@ -5,6 +5,7 @@ use super::evidence::Evidence;
 use super::finding::{Check, Finding, Verdict, significant};
 use super::matrix::Matrix;
 use super::model::Model;
+use super::slope::ScaleFit;
 use super::survey::{RowFacts, Running};
 
 /// Statistics of one head; variances divide by the number of values. Logits are those of visible cells.
@@ -50,6 +51,24 @@ pub struct HeadSummary {
     pub control: Option<Control>,
     /// Scale used above.
     pub scale: f64,
+    /// The scale of the contract.
+    pub expected_scale: f64,
+    /// The scale that the weights show, where they show one.
+    pub fitted_scale: Option<f64>,
+    /// Its standard error.
+    pub fitted_scale_error: Option<f64>,
+}
+
+impl HeadSummary {
+    /// The same with the scale of the contract, and the one that the weights show.
+    pub fn with_fit(self, expected_scale: f64, fit: Option<&ScaleFit>) -> Self {
+        Self {
+            expected_scale,
+            fitted_scale: fit.map(|fit| fit.scale),
+            fitted_scale_error: fit.map(|fit| fit.standard_error),
+            ..self
+        }
+    }
 }
 
 /// Mean, variance, mean square.
@@ -115,6 +134,9 @@ pub fn summarise(evidence: &Evidence<'_>, model: &Model, rows: &[RowFacts], cont
         one_hot_share: mean(one_hot, long),
         control,
         scale,
+        expected_scale: scale,
+        fitted_scale: None,
+        fitted_scale_error: None,
     }
 }
 

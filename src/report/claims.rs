@@ -74,6 +74,10 @@ pub struct ClaimRow {
     pub p_value: Option<f64>,
     /// Smallest deviation that would have been seen, relative as in the rows of the item.
     pub min_detectable: Option<f64>,
+    /// The deviation in units of the smallest that would have been seen, or of what is allowed: within -1 and 1 where it holds. For
+    /// pictures; in no table.
+    #[serde(skip)]
+    pub deviation_in_bounds: Option<f64>,
     /// Why, in a sentence; empty where the numbers say it.
     pub explanation: String,
     /// The command line of the item.
@@ -207,7 +211,7 @@ pub fn write(
 }
 
 /// Items in order, each with its rows.
-fn items(rows: &[ClaimRow]) -> Vec<(&str, Vec<&ClaimRow>)> {
+pub(super) fn items(rows: &[ClaimRow]) -> Vec<(&str, Vec<&ClaimRow>)> {
     let mut items: Vec<(&str, Vec<&ClaimRow>)> = Vec::new();
     for row in rows {
         match items.last_mut() {

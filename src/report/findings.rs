@@ -63,6 +63,9 @@ pub struct FindingRow {
     pub would_confirm: String,
     /// What the same cause explains; not in the CSV.
     pub symptoms: Vec<String>,
+    /// Batch entry and head of each place, for pictures; empty if it holds for the whole.
+    #[serde(skip)]
+    pub places: Vec<(usize, usize)>,
 }
 
 /// The moments of one head.
@@ -110,6 +113,12 @@ pub struct HeadRow {
     pub largest_weight: Option<f64>,
     /// Mean weight on the first key.
     pub first_key_weight: f64,
+    /// The factor on QKᵀ that is declared.
+    pub expected_scale: f64,
+    /// The factor that the weights show.
+    pub fitted_scale: Option<f64>,
+    /// Its standard error.
+    pub fitted_scale_error: Option<f64>,
 }
 
 /// How findings are laid out for people.

@@ -1,8 +1,11 @@
 //! Pictures of results, as SVG or PNG, theory drawn beside measurement.
 //!
-//! A sweep over d_k is drawn as variance against d_k (`plot/sweep.rs`), anything else as one line per claim
-//! (`plot/claims.rs`), the times of `attn complexity` against n and d_k (`plot/growth.rs`). Both are lists of shapes first, so that one picture has the same form in both file types (`plot/picture.rs`).
+//! A sweep over d_k is drawn as variance against d_k (`plot/sweep.rs`), most else as one line per claim (`plot/claims.rs`); the times of
+//! `attn complexity`, masks, audits, probes and suites have pictures of their own. All are lists of shapes first, so that one picture has
+//! the same form in both file types (`plot/picture.rs`). What became of a claim looks the same in all of them (`plot/standing.rs`).
 
+mod audit;
+mod audit_columns;
 mod axis;
 mod claims;
 mod cost;
@@ -11,6 +14,10 @@ mod indexed;
 pub mod mask;
 mod picture;
 mod positional;
+mod probe;
+mod standing;
+mod strips;
+mod suite;
 mod sweep;
 
 use std::io;
@@ -18,9 +25,12 @@ use std::path::Path;
 
 use super::row::Row;
 
+pub use audit::draw as audit;
 pub use cost::draw as cost;
 pub use picture::Picture;
 pub use positional::draw as positional;
+pub use probe::draw as probe;
+pub use suite::draw as suite;
 
 /// The file types of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,3 +131,7 @@ fn conditions(rows: &[&Row]) -> String {
 #[cfg(test)]
 #[path = "plot_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "plot_marks_tests.rs"]
+mod marks_tests;

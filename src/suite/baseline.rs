@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use super::Item;
-use super::results::claim;
+use super::results::{claim, in_bounds};
 use crate::report::claims::{ClaimRow, ClaimVerdict};
 use crate::statistics::two_sample::{Pairing, TwoSample};
 use crate::statistics::{holm_adjusted, planning_level};
@@ -242,13 +242,22 @@ fn judged(row: ClaimRow, test: Test, level: f64) -> Compared {
     if test.pairing == Pairing::Paired && same {
         let explanation = format!("the same, {how}");
         let (p_value, min_detectable) = (Some(1.0), Some(if size > 0.0 { tolerance / size } else { 0.0 }));
-        let row = ClaimRow { verdict: ClaimVerdict::Upheld, p_value, min_detectable, explanation, ..row };
+        let row = ClaimRow {
+            verdict: ClaimVerdict::Upheld,
+            p_value,
+            min_detectable,
+            deviation_in_bounds: Some(0.0),
+            explanation,
+            ..row
+        };
         return Compared { row, has_size };
     }
     let smallest =
         test.min_detectable(tolerance, level, MISS).map(|smallest| if size > 0.0 { smallest / size } else { 0.0 });
     let p_value = test.p_value(tolerance, level);
-    Compared { row: ClaimRow { p_value, min_detectable: smallest, explanation, ..row }, has_size }
+    let moved = (size > 0.0).then(|| test.difference / size);
+    let deviation_in_bounds = in_bounds(moved, smallest);
+    Compared { row: ClaimRow { p_value, min_detectable: smallest, deviation_in_bounds, explanation, ..row }, has_size }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Does a measured value lie where the user says it should?
 
-use super::results::{claim, name_of};
+use super::results::{claim, in_bounds, name_of};
 use super::{Interval, Item};
 use crate::report::Row;
 use crate::report::claims::{ClaimRow, ClaimVerdict};
@@ -64,6 +64,9 @@ fn held_against(item: &Item, interval: &Interval, row: &Row, error: f64) -> Clai
         estimate: row.estimate,
         expected_low: interval.low,
         expected_high: interval.high,
+        deviation_in_bounds: row.estimate.zip(interval.low.zip(interval.high)).and_then(|(estimate, (low, high))| {
+            in_bounds(Some(estimate - 0.5 * (low + high)), Some(0.5 * (high - low)))
+        }),
         explanation,
         seed: row.seed,
         ..claim(item, "interval", name_of(row), verdict)

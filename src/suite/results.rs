@@ -28,10 +28,19 @@ pub fn claim(item: &Item, kind: &str, claim: impl Into<String>, verdict: ClaimVe
         expected_high: None,
         p_value: None,
         min_detectable: None,
+        deviation_in_bounds: None,
         explanation: String::new(),
         invocation: format!("attn {}", crate::report::json::invocation(&item.words)),
         seed: None,
         version: env!("CARGO_PKG_VERSION").to_string(),
+    }
+}
+
+/// `deviation` in units of `bound`; an exact claim, of bound 0, that holds has deviated by nothing.
+pub(super) fn in_bounds(deviation: Option<f64>, bound: Option<f64>) -> Option<f64> {
+    match (deviation?, bound?) {
+        (deviation, bound) if bound > 0.0 => Some(deviation / bound),
+        (deviation, _) => (deviation == 0.0).then_some(0.0),
     }
 }
 
@@ -132,6 +141,7 @@ fn of_row(item: &Item, row: &Row) -> Option<ClaimRow> {
         expected_high: row.theory,
         p_value: row.p_value,
         min_detectable: row.min_detectable,
+        deviation_in_bounds: in_bounds(row.deviation, row.min_detectable),
         explanation,
         ..claim(item, "theory", name_of(row), verdict)
     })
@@ -170,6 +180,7 @@ fn of_count(item: &Item, row: &CountFields) -> Option<ClaimRow> {
         estimate: row.exponent.or(row.difference),
         expected_low: low,
         expected_high: row.exponent_expected.or(row.bound),
+        deviation_in_bounds: in_bounds(row.difference, row.bound),
         ..claim(item, "count", name, verdict)
     })
 }
@@ -262,7 +273,9 @@ fn of_case(item: &Item, row: &CaseFields) -> Option<ClaimRow> {
     };
     let name = format!("{}: {}", row.capability, row.case);
     let expected_high = row.ratio.and(row.multiple);
-    Some(ClaimRow { estimate: row.ratio, expected_high, explanation, ..claim(item, "probe", name, verdict) })
+    let deviation_in_bounds = in_bounds(row.ratio, row.multiple);
+    let named = claim(item, "probe", name, verdict);
+    Some(ClaimRow { estimate: row.ratio, expected_high, deviation_in_bounds, explanation, ..named })
 }
 
 #[cfg(test)]

@@ -268,6 +268,32 @@ fn what_would_overwrite_or_hide_an_input_is_refused() {
 }
 
 #[test]
+fn the_picture_of_an_audit_names_what_is_wrong_and_changes_nothing_else() {
+    let folder = folder();
+    save_attention(&folder.path().join("a.safetensors"), 1.0);
+    let line = "audit a.safetensors --scale 1/sqrt(dk) --format csv";
+    let without = attn_in(folder.path(), line);
+    for name in ["x.svg", "x.png"] {
+        let run = attn_in(folder.path(), &format!("{line} --plot {name}"));
+        assert_eq!((run.code, run.stdout, run.stderr), (Some(1), without.stdout.clone(), without.stderr.clone()));
+    }
+    let picture = crate::program::text(folder.path(), "x.svg");
+    for words in
+        [">\nscale\n<", "FAIL scale", "entropy of a row ÷ ln(visible keys), mean", ">\nhead\n<", ">\ndeclared\n<"]
+    {
+        assert!(picture.contains(words), "{words}");
+    }
+    // Width and height in the header of the PNG specification: 1600 pixels for 800 units.
+    let bytes = std::fs::read(folder.path().join("x.png")).expect("there");
+    assert_eq!(bytes[16..20], 1600u32.to_be_bytes());
+    for (name, rule) in [("x.jpg", ".svg or .png"), ("-", "must name a file"), ("a.safetensors", ".svg or .png")] {
+        let run = attn_in(folder.path(), &format!("{line} --plot {name}"));
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.lines().count()), (Some(2), "", 1), "{name}");
+        assert!(run.stderr.contains("--plot") && run.stderr.contains(rule), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn grouped_keys_agree_with_the_same_keys_repeated() {
     let folder = folder();
     let (q, k) = (numbers(1, 2 * 3 * 4), numbers(2, 5 * 4));

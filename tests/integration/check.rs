@@ -43,6 +43,26 @@ fn a_rejected_claim_ends_with_1_and_the_rest_is_run_all_the_same() {
 }
 
 #[test]
+fn the_picture_of_a_suite_has_a_line_for_each_item_and_says_what_is_rejected() {
+    let folder = folder();
+    let suite = format!("[[check]]\nname = 'wrong'\nrun = 'variance --dk 5 -n 16 --mean 0.5 --trials 200'\n{SMALL}");
+    let run = check(folder.path(), &suite, "--plot x.svg -q");
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert_eq!(records(&run.stdout).len(), 22);
+    let picture = text(folder.path(), "x.svg");
+    for words in [">\nwrong\n<", ">\nlogits\n<", ">\n11/11 upheld\n<", "rejected: wrong: q_mean", "22 claims:"] {
+        assert!(picture.contains(words), "{words}");
+    }
+    for (name, rule) in [("x.jpg", ".svg or .png"), ("-", "must name a file"), ("suite.toml", "would be overwritten")] {
+        let run = check(folder.path(), SMALL, &format!("-q --plot {name}"));
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.lines().count()), (Some(2), "", 1), "{name}");
+        assert!(run.stderr.contains("--plot") && run.stderr.contains(rule), "{}", run.stderr);
+    }
+    let run = check(folder.path(), SMALL, "-q -o x.csv --plot x.csv");
+    assert!(run.code == Some(2) && run.stderr.contains("name two files"), "{}", run.stderr);
+}
+
+#[test]
 fn too_few_trials_end_with_3() {
     let folder = folder();
     let run = check(folder.path(), "[[check]]\nname = 'few'\nrun = 'variance --dk 5 -n 16 --trials 3'", "");

@@ -163,6 +163,26 @@ fn without_any_answer_nothing_is_decided() {
 }
 
 #[test]
+fn the_picture_of_a_probe_has_a_line_for_each_capability_and_names_the_cause() {
+    let folder = new_probe("--only default-scale f32");
+    answer_with(&folder.path().join("p"), |case, behaviour| {
+        if case.name.starts_with("default-scale") {
+            behaviour.scale = 1.0;
+        }
+    });
+    let run = attn_in(folder.path(), "probe judge p --format csv --plot x.svg");
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert_eq!(run.stdout, judged(folder.path()).0.stdout);
+    let picture = text(folder.path(), "x.svg");
+    for words in [">\ndefault-scale\n<", ">\nf32\n<", ">\n4/4 right\n<", ">\n0/4 right\n<", ">\nwrong\n<", "4 cases"] {
+        assert!(picture.contains(words), "{words}");
+    }
+    let refused = attn_in(folder.path(), "probe judge p --plot x.jpg");
+    assert_eq!((refused.code, refused.stderr.lines().count()), (Some(2), 1));
+    assert!(refused.stderr.contains("--plot 'x.jpg': the ending must be .svg or .png"), "{}", refused.stderr);
+}
+
+#[test]
 fn wrong_usage_is_one_line_with_the_rule() {
     for (line, words) in [
         ("probe new p --seed -1", "--seed -1"),

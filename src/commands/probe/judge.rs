@@ -3,13 +3,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::process::Completion;
 use super::{ExitStatus, config};
 use crate::cli::output::OutputArguments;
 use crate::cli::probe::JudgeArguments;
-use crate::commands::deliver::FILE_WIDTH;
+use crate::commands::config::Targets;
+use crate::commands::deliver::{Destinations, FILE_WIDTH};
 use crate::experiment::progress::Progress;
 use crate::probe::answer::{self, About, Answer};
 use crate::probe::bound::MULTIPLE;
@@ -20,12 +21,13 @@ use crate::probe::together::{CapabilityJudgement, by_capability};
 use crate::report::json::Run;
 use crate::report::probe::{ProbeRow, write};
 use crate::report::table::{Colour, Layout};
-use crate::report::{AtomicFile, Format, stdout};
+use crate::report::{Format, plot};
 
 /// Where the judgement goes, opened before the work, so that an unwritable file is an error at once.
 pub(super) struct Target {
     format: Format,
-    file: Option<AtomicFile>,
+    targets: Targets,
+    destinations: Destinations,
     quiet: bool,
 }
 
@@ -34,21 +36,23 @@ impl Target {
         let path = Path::new(&typed.output);
         let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
         let format = config::format(typed.format.as_deref(), path.as_deref())?;
-        let file = path.as_deref().map(AtomicFile::create).transpose().context("--output")?;
-        Ok(Self { format, file, quiet: typed.quiet })
+        let targets = Targets { output: path, plot: typed.plot.as_deref().map(PathBuf::from), per_trial: None };
+        targets.check()?;
+        let destinations = Destinations::open_targets(&targets)?;
+        Ok(Self { format, targets, destinations, quiet: typed.quiet })
     }
 
     fn deliver(self, run: &Run, rows: &[ProbeRow]) -> Result<()> {
-        match self.file {
-            Some(mut file) => {
-                let layout = Layout { width: FILE_WIDTH, colour: Colour::Plain, false_alarm: None };
-                write(self.format, run, rows, &layout, &mut file as &mut dyn Write).context("--output")?;
-                file.commit().context("--output")?;
-            }
-            None => {
-                stdout::print(|output| write(self.format, run, rows, &Layout::of_stdout(None), output))?;
-            }
-        }
+        let conditions = format!("{} · attn {}", run.remarks.first().map_or("", String::as_str), run.version);
+        let render = |output: &mut dyn Write, terminal: bool| {
+            let layout = match terminal {
+                true => Layout::of_stdout(None),
+                false => Layout { width: FILE_WIDTH, colour: Colour::Plain, false_alarm: None },
+            };
+            write(self.format, run, rows, &layout, output)
+        };
+        // A manifest without cases was refused, so there is a capability to draw.
+        self.destinations.deliver_rendered(&self.targets, || plot::probe(rows, &conditions), render)?;
         Ok(())
     }
 }

@@ -21,8 +21,13 @@ impl Axis {
     }
 }
 
-/// Round values (1, 2 or 5 times a power of ten apart) inside `low..=high`, about `count` of them.
+/// Round values (1, 2 or 5 times a power of ten apart) inside `low..=high`, about `count` of them and at least two.
 pub fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
+    let ticks = ticks_about(low, high, count);
+    if ticks.len() == 1 { ticks_about(low, high, 2 * count) } else { ticks }
+}
+
+fn ticks_about(low: f64, high: f64, count: usize) -> Vec<f64> {
     let rough = (high - low) / count.max(1) as f64;
     if !(rough.is_finite() && rough > 0.0) {
         return Vec::new();
@@ -65,6 +70,11 @@ mod tests {
         assert_eq!(linear_ticks(-2.3, 2.3, 5), [-2.0, -1.0, 0.0, 1.0, 2.0]);
         assert_eq!(linear_ticks(0.0, 1.0, 2), [0.0, 0.5, 1.0]);
         assert!(linear_ticks(1.0, 1.0, 5).is_empty());
+        // A step of 0.1 would leave 1 alone.
+        let ticks = linear_ticks(0.93, 1.07, 2);
+        assert!(
+            ticks.len() == 3 && ticks.iter().zip([0.95, 1.0, 1.05]).all(|(tick, value)| (tick - value).abs() < 1e-12)
+        );
         assert_eq!(log_ticks(0.5, 2000.0), [1.0, 10.0, 100.0, 1000.0]);
         assert_eq!(log_ticks(3.0, 70.0), [5.0, 10.0, 20.0, 50.0]);
         assert!(log_ticks(1e-30, 1e30).len() <= 11);

@@ -1,14 +1,16 @@
 //! One line per claim: how far it is from theory, in units of the smallest deviation the run could detect.
 
 use super::axis::{Axis, linear_ticks};
-use super::palette::{BAND, BLUE, FAINT, GREEN, GRID, INK, ORANGE, VERMILLION};
-use super::picture::{Anchor, Marker, Picture};
+use super::palette::{BAND, FAINT, GRID, INK};
+use super::picture::{Anchor, Picture, width_of};
+use super::standing::{Standing, shortened};
 use super::{conditions, scale_words};
 use crate::report::number::{significant, trimmed};
-use crate::report::row::{Row, Verdict};
+use crate::report::row::Row;
 
 const WIDTH: u32 = 800;
-const LEFT: f64 = 236.0;
+/// The names of the claims have as much room as they need, up to this.
+const WIDEST_LABEL: f64 = 340.0;
 const RIGHT: f64 = 680.0;
 const TOP: f64 = 66.0;
 const STEP: f64 = 26.0;
@@ -46,10 +48,12 @@ pub fn draw(rows: &[Row]) -> Option<Picture> {
         .iter()
         .flat_map(|claim| [claim.deviation, claim.interval.map_or(0.0, |(low, high)| low.abs().max(high.abs()))]);
     let reach = 1.1 * reach.fold(1.2, |reach: f64, value| reach.max(value.abs())).min(LARGEST);
-    let axis = Axis { low: -reach, high: reach, start: LEFT, end: RIGHT };
+    let with_dimension = several_dimensions(&all);
+    let widest = all.iter().map(|row| width_of(&label(row, with_dimension), 14.0)).fold(120.0, f64::max);
+    let axis = Axis { low: -reach, high: reach, start: 30.0 + widest.min(WIDEST_LABEL), end: RIGHT };
     background(&mut picture, &axis, bottom);
     for (index, claim) in claims.iter().enumerate() {
-        one(&mut picture, claim, &axis, TOP + STEP * (index as f64 + 0.5), several_dimensions(&all));
+        one(&mut picture, claim, &axis, TOP + STEP * (index as f64 + 0.5), with_dimension);
     }
     Some(picture)
 }
@@ -75,15 +79,18 @@ fn claim(row: &Row) -> Option<Claim<'_>> {
     let detectable = finite(row.min_detectable).filter(|value| *value > 0.0)?;
     let deviation = finite(row.deviation)?;
     let (estimate, theory) = (finite(row.estimate)?, finite(row.theory)?);
-    // The unit of the deviation is |theory|; where that is 0 it is known only through a deviation that is not 0.
-    let unit = if theory != 0.0 {
-        Some(theory.abs())
-    } else {
-        Some((estimate - theory) / deviation).filter(|unit| unit.is_finite() && *unit > 0.0)
-    };
+    // The unit of the deviation is |theory| or the natural scale of the statistic: a deviation that is not 0 tells which.
+    let told = Some((estimate - theory) / deviation).filter(|unit| unit.is_finite() && *unit > 0.0);
+    let unit = told.or(Some(theory.abs()).filter(|unit| *unit > 0.0));
     let relative = |limit: f64| unit.map(|unit| (limit - theory) / unit / detectable);
     let interval = finite(row.ci_low).and_then(relative).zip(finite(row.ci_high).and_then(relative));
     Some(Claim { row, deviation: deviation / detectable, interval })
+}
+
+/// Statistic, scale, and d_k where it is not the same in all rows.
+fn label(row: &Row, with_dimension: bool) -> String {
+    let dimension = row.d_k.filter(|_| with_dimension).map(|value| format!("d_k = {value}"));
+    [Some(row.name()), scale_words(row), dimension].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn background(picture: &mut Picture, axis: &Axis, bottom: f64) {
@@ -101,27 +108,20 @@ fn background(picture: &mut Picture, axis: &Axis, bottom: f64) {
         );
     }
     picture.line(&[(axis.at(0.0), TOP), (axis.at(0.0), bottom)], FAINT, 1.5);
-    picture.line(&[(LEFT, TOP), (LEFT, bottom), (RIGHT, bottom), (RIGHT, TOP), (LEFT, TOP)], FAINT, 1.0);
+    picture.line(
+        &[(axis.start, TOP), (axis.start, bottom), (RIGHT, bottom), (RIGHT, TOP), (axis.start, TOP)],
+        FAINT,
+        1.0,
+    );
     let words = "deviation ÷ smallest detectable deviation (shaded: less than 1); bars: 95 % intervals";
     picture.text((0.5 * f64::from(WIDTH), bottom + 42.0), words, 15.0, Anchor::Centre, INK);
 }
 
 fn one(picture: &mut Picture, claim: &Claim, axis: &Axis, y: f64, with_dimension: bool) {
-    let (colour, marker) = match claim.row.verdict {
-        Verdict::Upheld => (GREEN, Marker::Circle),
-        Verdict::Rejected => (VERMILLION, Marker::Diamond),
-        Verdict::Undecided => (ORANGE, Marker::Triangle),
-        Verdict::Measured => (BLUE, Marker::Square),
-    };
-    let dimension = claim.row.d_k.filter(|_| with_dimension).map(|value| format!("d_k = {value}"));
-    let parts = [Some(claim.row.name()), scale_words(claim.row), dimension];
-    picture.text(
-        (LEFT - 10.0, y),
-        parts.into_iter().flatten().collect::<Vec<_>>().join(", "),
-        14.0,
-        Anchor::Right,
-        INK,
-    );
+    let standing = Standing::from(claim.row.verdict);
+    let (colour, marker) = (standing.colour(), standing.marker());
+    let label = shortened(&label(claim.row, with_dimension), WIDEST_LABEL, 14.0);
+    picture.text((axis.start - 10.0, y), label, 14.0, Anchor::Right, INK);
     picture.text((RIGHT + 20.0, y), claim.row.verdict.mark(), 15.0, Anchor::Centre, colour);
     picture.text((RIGHT + 32.0, y), claim.row.verdict.to_string(), 14.0, Anchor::Left, INK);
     if let Some((low, high)) = claim.interval {
@@ -132,6 +132,6 @@ fn one(picture: &mut Picture, claim: &Claim, axis: &Axis, y: f64, with_dimension
     if claim.deviation > axis.high {
         picture.text((RIGHT - 12.0, y), format!("{number} →"), 14.0, Anchor::Right, INK);
     } else if claim.deviation < axis.low {
-        picture.text((LEFT + 12.0, y), format!("← {number}"), 14.0, Anchor::Left, INK);
+        picture.text((axis.start + 12.0, y), format!("← {number}"), 14.0, Anchor::Left, INK);
     }
 }

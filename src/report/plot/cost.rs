@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, linear_ticks, log_ticks};
 use super::palette::{FAINT, GRID, INK, SERIES};
-use super::picture::{Anchor, Marker, Picture};
+use super::picture::{Anchor, Dash, Marker, Picture};
 use super::{claims, conditions};
 use crate::report::number::{significant, trimmed};
 use crate::report::row::Row;
@@ -44,17 +44,18 @@ pub fn draw(rows: &[Row], laws: &[(f64, f64, f64)]) -> Option<Picture> {
             .filter(|point| positive(point.1))
             .map(|(position, value)| (horizontal.at(position), vertical.at(value.log10())))
             .collect();
-        picture.line(&line, colour, 1.5);
+        picture.dashed(&line, colour, 1.5, Dash::of(index));
         for &(position, value) in series.iter().filter(|point| positive(point.1)) {
             picture.mark((horizontal.at(position), vertical.at(value.log10())), Marker::of(index), colour);
         }
         let y = TOP + 14.0 + 22.0 * index as f64;
-        picture.mark((RIGHT + 20.0, y), Marker::of(index), colour);
-        picture.text((RIGHT + 32.0, y), KINDS[index].1, 14.0, Anchor::Left, INK);
+        picture.sample((RIGHT + 32.0, y), index, colour);
+        picture.text((RIGHT + 58.0, y), KINDS[index].1, 14.0, Anchor::Left, INK);
     }
     let y = TOP + 62.0;
-    picture.line(&[(RIGHT + 14.0, y), (RIGHT + 28.0, y)], FAINT, 1.5);
-    picture.text((RIGHT + 34.0, y), "closed formula", 14.0, Anchor::Left, INK);
+    for (line, words) in ["points: counted", "lines: closed formula"].into_iter().enumerate() {
+        picture.text((RIGHT + 14.0, y + 19.0 * line as f64), words, 14.0, Anchor::Left, FAINT);
+    }
     Some(picture)
 }
 

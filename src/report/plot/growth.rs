@@ -4,7 +4,7 @@ use plotters::style::RGBColor;
 
 use super::axis::{Axis, log_ticks};
 use super::palette::{FAINT, GRID, INK, SERIES};
-use super::picture::{Anchor, Marker, Picture};
+use super::picture::{Anchor, Dash, Marker, Picture};
 use crate::report::cost::CostRow;
 use crate::report::number::{significant, trimmed, with_interval};
 
@@ -143,7 +143,7 @@ fn panel(picture: &mut Picture, panel: &Panel, lines: &[FittedLine], names: &[Na
         for line in lines.iter().filter(|line| line.of == panel.of && of_name(&line.stage, &line.kernel)) {
             let value = |x: f64| (line.intercept + line.exponent * x.ln()).exp();
             let (low, high) = line.range;
-            picture.line(&[place(low, value(low)), place(high, value(high))], colour(index), 2.0);
+            picture.dashed(&[place(low, value(low)), place(high, value(high))], colour(index), 2.0, Dash::of(index));
         }
         for row in panel.rows.iter().filter(|row| of_name(&row.stage, &row.kernel)) {
             let (Some(x), Some(seconds)) = (size(row, panel.of), positive(row.seconds)) else { continue };
@@ -196,8 +196,7 @@ fn legend(picture: &mut Picture, rows: &[CostRow], names: &[Name]) {
     picture.text((columns[2], y(0)), "exponent in d_k (expected)", 14.0, Anchor::Left, FAINT);
     for (index, name) in names.iter().enumerate() {
         let y = y(index + 1);
-        picture.line(&[(columns[0] - 32.0, y), (columns[0] - 8.0, y)], colour(index), 2.0);
-        picture.mark((columns[0] - 20.0, y), Marker::of(index), colour(index));
+        picture.sample((columns[0] - 26.0, y), index, colour(index));
         let text = match name {
             (stage, Some(kernel)) if stage == "total" => format!("total, {kernel}"),
             (stage, _) => stage.clone(),

@@ -8,16 +8,19 @@ use super::{conditions, scale_words};
 use crate::report::number::{significant, trimmed};
 use crate::report::row::Row;
 
-const WIDTH: u32 = 900;
+const WIDTH: u32 = 800;
 const TOP: f64 = 70.0;
 /// One panel with its title above and its numbers below.
-const PANEL: (f64, f64) = (432.0, 210.0);
+const PANEL: (f64, f64) = (388.0, 210.0);
 /// Margins of the frame inside a panel: left, right, top, bottom.
 const MARGINS: (f64, f64, f64, f64) = (78.0, 14.0, 26.0, 34.0);
 /// More panels than this are for no page.
 const MOST_PANELS: usize = 12;
 /// Positive values that spread further than this are drawn on a logarithmic axis.
 const LOGARITHMIC_FROM: f64 = 50.0;
+
+/// Names of parameter points beside each other.
+const IN_A_LINE: usize = 3;
 
 /// A row with its number.
 struct Point<'a> {
@@ -41,26 +44,35 @@ pub fn draw(rows: &[Row]) -> Option<Picture> {
         return None;
     }
     let lines = drawable.len().div_ceil(2);
-    let legend = if series.len() > 1 { 24.0 } else { 0.0 };
+    let legend = if series.len() > 1 { 24.0 * drawn(&series).div_ceil(IN_A_LINE) as f64 } else { 0.0 };
     let mut picture = Picture::new(WIDTH, (TOP + PANEL.1 * lines as f64 + 34.0 + legend) as u32);
-    let title = format!("{} by {kind}", all[0].command);
+    let more = series.len() - drawn(&series);
+    let left_out =
+        if more > 0 { format!(", the first {} of {} sizes", drawn(&series), series.len()) } else { String::new() };
+    let title = format!("{} by {kind}{left_out}", all[0].command);
     picture.text((20.0, 22.0), title, 20.0, Anchor::Left, INK);
     picture.text((20.0, 45.0), conditions(&all), 14.0, Anchor::Left, FAINT);
     for (index, panel) in drawable.iter().enumerate() {
         let corner = (12.0 + PANEL.0 * (index % 2) as f64, TOP + PANEL.1 * (index / 2) as f64);
-        one(&mut picture, panel, corner, series.len());
+        one(&mut picture, panel, corner, drawn(&series));
     }
     let bottom = TOP + PANEL.1 * lines as f64 + 12.0;
     let words = format!("number of the {kind}; points: measured, bars: 95 % intervals, lines: theory");
     picture.text((0.5 * f64::from(WIDTH), bottom), words, 15.0, Anchor::Centre, INK);
     if series.len() > 1 {
         for (index, name) in series.iter().take(SERIES.len()).enumerate() {
-            let x = 30.0 + 145.0 * index as f64;
-            picture.mark((x, bottom + 24.0), Marker::of(index), SERIES[index]);
-            picture.text((x + 12.0, bottom + 24.0), name.as_str(), 13.0, Anchor::Left, INK);
+            let x = 30.0 + 255.0 * (index % IN_A_LINE) as f64;
+            let y = bottom + 24.0 * (index / IN_A_LINE + 1) as f64;
+            picture.mark((x, y), Marker::of(index), SERIES[index]);
+            picture.text((x + 12.0, y), name.as_str(), 13.0, Anchor::Left, INK);
         }
     }
     Some(picture)
+}
+
+/// How many parameter points are drawn: as many as there are forms and colours.
+fn drawn(series: &[String]) -> usize {
+    series.len().min(SERIES.len())
 }
 
 /// `head` or `layer`, the panels in the order of the rows, and the names of the parameter points.
@@ -77,6 +89,9 @@ fn panels(rows: &[Row]) -> (&str, Vec<Panel<'_>>, Vec<String>) {
             series.push(point);
             series.len() - 1
         });
+        if index >= SERIES.len() {
+            continue;
+        }
         let title = [Some(name.to_string()), scale_words(row)].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let point = Point { row, number, series: index };
         match panels.iter_mut().find(|panel| panel.title == title) {
@@ -118,23 +133,25 @@ fn one(picture: &mut Picture, panel: &Panel, (x, y): (f64, f64), series: usize) 
     }
     let border = [(left, top), (left, bottom), (right, bottom), (right, top), (left, top)];
     picture.line(&border, FAINT, 1.0);
+    // A short line for theory, never so short that a mark hides it; with many numbers the marks are small.
+    let column = horizontal.at(1.0) - horizontal.at(0.0);
+    let (reach, size) = ((0.36 * column).clamp(2.5, 40.0), (column / 10.0).clamp(0.6, 1.0));
     for point in &panel.points {
         let colour = SERIES[point.series % SERIES.len()];
         let shift = 0.12 * (point.series as f64 - 0.5 * (series as f64 - 1.0));
         let at = horizontal.clamped(point.number as f64 + shift);
         if let Some(theory) = point.row.theory {
-            let reach = 0.36 * (horizontal.at(1.0) - horizontal.at(0.0));
             picture.line(&[(at - reach, place(theory)), (at + reach, place(theory))], FAINT, 2.0);
         }
         if let (Some(low), Some(high)) = (point.row.ci_low, point.row.ci_high) {
-            picture.line(&[(at, place(low)), (at, place(high))], colour, 2.0);
+            picture.line(&[(at, place(low)), (at, place(high))], colour, if size < 1.0 { 1.0 } else { 2.0 });
         }
-        picture.mark((at, place(point.row.estimate.unwrap_or(0.0))), Marker::of(point.series), colour);
+        picture.sized_mark((at, place(point.row.estimate.unwrap_or(0.0))), Marker::of(point.series), colour, size);
     }
 }
 
 /// Significant digits that tell neighbouring ticks apart.
-fn digits(ticks: &[f64]) -> usize {
+pub(super) fn digits(ticks: &[f64]) -> usize {
     let [first, second, ..] = ticks else { return 3 };
     let largest = ticks.iter().fold(0.0f64, |largest, tick| largest.max(tick.abs()));
     let places = |value: f64| value.log10().floor() as i32;
@@ -150,7 +167,9 @@ fn vertical(panel: &Panel, top: f64, bottom: f64) -> (Axis, bool) {
         .collect();
     let estimates = || panel.points.iter().filter_map(|point| point.row.estimate);
     let (least, most) = estimates().fold((f64::INFINITY, 0.0f64), |(low, high), x| (low.min(x), high.max(x)));
-    let logarithmic = least > 0.0 && most / least > LOGARITHMIC_FROM;
+    // A theory of 0 has no place on a logarithmic axis, and must not seem to be its lower end.
+    let theory_has_place = panel.points.iter().all(|point| point.row.theory.is_none_or(|theory| theory > 0.0));
+    let logarithmic = least > 0.0 && most / least > LOGARITHMIC_FROM && theory_has_place;
     let scaled = |value: &f64| match logarithmic {
         true => (*value > 0.0).then(|| value.log10()),
         false => Some(*value),
@@ -209,6 +228,8 @@ mod tests {
         assert!(logarithmic && axis.low < -4.0 && axis.high > 0.0);
         let near = [row("gradient_scale:layer1", 1.0), row("gradient_scale:layer2", -1e-4)];
         assert!(!vertical(&panels(&near).1[0], 0.0, 100.0).1);
+        let of_zero = [Row { theory: Some(0.0), ..row("token_cosine:layer1", 1e-3) }, row("token_cosine:layer2", 1.0)];
+        assert!(!vertical(&panels(&of_zero).1[0], 0.0, 100.0).1, "0 has no logarithm");
         // Equal values are in the middle of an axis of some length.
         let equal = [row("token_variance:layer1", 1.0), row("token_variance:layer2", 1.0)];
         let (axis, _) = vertical(&panels(&equal).1[0], 0.0, 100.0);

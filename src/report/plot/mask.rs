@@ -3,8 +3,8 @@
 use plotters::style::RGBColor;
 
 use super::axis::{Axis, linear_ticks, log_ticks};
-use super::palette::{BLUE, FAINT, GRID, INK, PURPLE, VERMILLION};
-use super::picture::{Anchor, Marker, Picture};
+use super::palette::{BLUE, FAINT, GRID, INK, VERMILLION};
+use super::picture::{Anchor, Dash, Marker, Picture};
 use crate::report::number::{significant, trimmed};
 
 const SIZE: (u32, u32) = (800, 760);
@@ -20,7 +20,7 @@ const LOWER: (f64, f64) = (456.0, 690.0);
 /// Hidden cells, and weights that are exactly 0.
 const HIDDEN: RGBColor = RGBColor(238, 238, 238);
 /// A cell that shows what its claim hides.
-const WRONG: RGBColor = PURPLE;
+const WRONG: RGBColor = INK;
 /// A visible key whose mean weight is exactly 0.
 const EMPTY: RGBColor = RGBColor(255, 255, 255);
 
@@ -100,8 +100,8 @@ fn weights_panel(picture: &mut Picture, portrait: &MaskPortrait) {
         if high > low { 0.15 + 0.85 * ((weight / low).ln() / (high / low).ln()).clamp(0.0, 1.0) } else { 1.0 }
     };
     cells(picture, WEIGHTS_LEFT, &portrait.weights, |weight, index| match weight {
-        // What should not be there must be seen however small it is.
-        weight if weight > 0.0 && wrong(index) => mix(HIDDEN, WRONG, share(weight).max(0.7)),
+        // What should not be there must be seen however small it is, also in grey.
+        weight if weight > 0.0 && wrong(index) => WRONG,
         weight if weight > 0.0 => mix(HIDDEN, BLUE, share(weight)),
         _ if wrong(index) => HIDDEN,
         _ => EMPTY,
@@ -184,7 +184,7 @@ fn entropy_panel(picture: &mut Picture, portrait: &MaskPortrait) {
     let lines = |value: &dyn Fn(&RowEntropy) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter().filter_map(|row| value(row).map(|value| place(row, value))).collect()
     };
-    picture.line(&lines(&|row| Some(row.uniform)), FAINT, 1.0);
+    picture.dashed(&lines(&|row| Some(row.uniform)), FAINT, 1.5, Dash::Dashed);
     picture.line(&lines(&|row| row.theory), VERMILLION, 1.8);
     for row in rows.iter().filter(|row| row.estimate.is_finite()) {
         if row.interval.0.is_finite() && row.interval.1.is_finite() {
@@ -201,7 +201,7 @@ fn entropy_panel(picture: &mut Picture, portrait: &MaskPortrait) {
         picture.line(&[(x, y + 24.0), (x + 24.0, y + 24.0)], VERMILLION, 1.8);
         picture.text((x + 34.0, y + 24.0), "theory", 14.0, Anchor::Left, INK);
     }
-    picture.line(&[(x, y + 48.0), (x + 24.0, y + 48.0)], FAINT, 1.0);
+    picture.dashed(&[(x, y + 48.0), (x + 26.0, y + 48.0)], FAINT, 1.5, Dash::Dashed);
     picture.text((x + 34.0, y + 48.0), "ln visible keys", 14.0, Anchor::Left, INK);
 }
 

@@ -45,13 +45,71 @@ pub enum Marker {
     Square,
     Triangle,
     Diamond,
+    TriangleDown,
+    /// Two strokes, for what is not there: an answer that never came.
+    Cross,
+    /// A short horizontal bar, for what a column is held against.
+    Bar,
 }
 
 impl Marker {
     /// The marker of series number `index`.
     pub fn of(index: usize) -> Self {
-        [Self::Circle, Self::Square, Self::Triangle, Self::Diamond][index % 4]
+        [Self::Circle, Self::Square, Self::Triangle, Self::Diamond, Self::TriangleDown, Self::Cross][index % 6]
     }
+}
+
+/// The form of a line: as [`Marker`], so that lines can be told apart without colour.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Dash {
+    Solid,
+    Dashed,
+    Dotted,
+    LongShort,
+    LongDashed,
+    LongShortShort,
+}
+
+impl Dash {
+    /// The form of series number `index`.
+    pub fn of(index: usize) -> Self {
+        [Self::Solid, Self::Dashed, Self::Dotted, Self::LongShort, Self::LongDashed, Self::LongShortShort][index % 6]
+    }
+
+    /// Lengths of stroke and gap in turn.
+    fn lengths(self) -> &'static [f64] {
+        match self {
+            Self::Solid => &[],
+            Self::Dashed => &[9.0, 5.0],
+            Self::Dotted => &[2.0, 4.0],
+            Self::LongShort => &[9.0, 4.0, 2.0, 4.0],
+            Self::LongDashed => &[18.0, 6.0],
+            Self::LongShortShort => &[9.0, 4.0, 2.0, 3.0, 2.0, 4.0],
+        }
+    }
+}
+
+/// The strokes of a polygonal line: the pattern runs on around its corners.
+fn strokes(points: &[(f64, f64)], lengths: &[f64]) -> Vec<[(f64, f64); 2]> {
+    let (mut strokes, mut index, mut left) = (Vec::new(), 0, lengths.first().copied().unwrap_or(f64::INFINITY));
+    for piece in points.windows(2) {
+        let ((x, y), (end_x, end_y)) = (piece[0], piece[1]);
+        let length = (end_x - x).hypot(end_y - y);
+        let at = |way: f64| (x + (end_x - x) * way / length, y + (end_y - y) * way / length);
+        let mut way = 0.0;
+        while way < length {
+            let step = left.min(length - way);
+            if index % 2 == 0 {
+                strokes.push([at(way), at(way + step)]);
+            }
+            (way, left) = (way + step, left - step);
+            if left <= 0.0 {
+                index = (index + 1) % lengths.len();
+                left = lengths[index];
+            }
+        }
+    }
+    strokes
 }
 
 /// Something to draw; lengths in units of the picture, the origin at the top left.
@@ -59,7 +117,7 @@ impl Marker {
 pub enum Shape {
     Line { points: Vec<(f64, f64)>, colour: RGBColor, width: f64 },
     Area { points: Vec<(f64, f64)>, colour: RGBColor },
-    Mark { at: (f64, f64), marker: Marker, colour: RGBColor },
+    Mark { at: (f64, f64), marker: Marker, colour: RGBColor, size: f64 },
     Text { at: (f64, f64), text: String, size: f64, anchor: Anchor, colour: RGBColor },
 }
 
@@ -82,6 +140,14 @@ impl Picture {
         self.shapes.push(Shape::Line { points: points.to_vec(), colour, width });
     }
 
+    /// Adds a polygonal line in strokes.
+    pub fn dashed(&mut self, points: &[(f64, f64)], colour: RGBColor, width: f64, dash: Dash) {
+        match dash {
+            Dash::Solid => self.line(points, colour, width),
+            _ => strokes(points, dash.lengths()).iter().for_each(|stroke| self.line(stroke, colour, width)),
+        }
+    }
+
     /// Adds a filled rectangle by two corners.
     pub fn rectangle(&mut self, (left, top): (f64, f64), (right, bottom): (f64, f64), colour: RGBColor) {
         self.shapes
@@ -90,7 +156,18 @@ impl Picture {
 
     /// Adds a data point.
     pub fn mark(&mut self, at: (f64, f64), marker: Marker, colour: RGBColor) {
-        self.shapes.push(Shape::Mark { at, marker, colour });
+        self.sized_mark(at, marker, colour, 1.0);
+    }
+
+    /// Adds a data point of `size` times the usual size.
+    pub fn sized_mark(&mut self, at: (f64, f64), marker: Marker, colour: RGBColor, size: f64) {
+        self.shapes.push(Shape::Mark { at, marker, colour, size });
+    }
+
+    /// Adds a data point on a piece of its line: the legend of a series with both.
+    pub fn sample(&mut self, (x, y): (f64, f64), index: usize, colour: RGBColor) {
+        self.dashed(&[(x - 18.0, y), (x + 18.0, y)], colour, 1.5, Dash::of(index));
+        self.mark((x, y), Marker::of(index), colour);
     }
 
     /// Adds a text.
@@ -154,6 +231,14 @@ impl Picture {
     }
 }
 
+/// The width of a text of this size, as it is drawn.
+pub fn width_of(text: &str, size: f64) -> f64 {
+    // Measured large: plotters counts whole pixels.
+    const FINE: f64 = 16.0;
+    let measured = ensure_font().ok().and_then(|()| ("sans-serif", FINE * size).into_font().box_size(text).ok());
+    measured.map_or(0.6 * size * text.chars().count() as f64, |(width, _)| f64::from(width) / FINE)
+}
+
 /// plotters knows no font of its own without the system's libraries.
 fn ensure_font() -> io::Result<()> {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
@@ -187,21 +272,25 @@ fn paint_shape<B: DrawingBackend>(
         Shape::Area { points, colour } => {
             area.draw(&Polygon::new(points.iter().map(place).collect::<Vec<_>>(), colour.filled()))
         }
-        Shape::Mark { at: (x, y), marker, colour } => {
+        Shape::Mark { at: (x, y), marker, colour, size } => {
             let around = |offsets: &[(f64, f64)]| {
-                offsets.iter().map(|(right, down)| place(&(x + right, y + down))).collect::<Vec<_>>()
+                offsets.iter().map(|(right, down)| place(&(x + size * right, y + size * down))).collect::<Vec<_>>()
+            };
+            let filled = |offsets: &[(f64, f64)]| Polygon::new(around(offsets), colour.filled());
+            let stroke = |offsets: &[(f64, f64)], width: f64| {
+                PathElement::new(around(offsets), colour.stroke_width(pixel(size * width).max(1).unsigned_abs()))
             };
             match marker {
-                Marker::Circle => area.draw(&Circle::new(place(&(*x, *y)), pixel(4.5), colour.filled())),
-                Marker::Square => area.draw(&Polygon::new(
-                    around(&[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)]),
-                    colour.filled(),
-                )),
-                Marker::Triangle => {
-                    area.draw(&Polygon::new(around(&[(0.0, -5.5), (5.0, 4.0), (-5.0, 4.0)]), colour.filled()))
+                Marker::Circle => area.draw(&Circle::new(place(&(*x, *y)), pixel(4.5 * size), colour.filled())),
+                Marker::Square => area.draw(&filled(&[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)])),
+                Marker::Triangle => area.draw(&filled(&[(0.0, -5.5), (5.0, 4.0), (-5.0, 4.0)])),
+                Marker::TriangleDown => area.draw(&filled(&[(0.0, 5.5), (5.0, -4.0), (-5.0, -4.0)])),
+                Marker::Diamond => area.draw(&filled(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)])),
+                Marker::Cross => {
+                    area.draw(&stroke(&[(-4.5, -4.5), (4.5, 4.5)], 2.5))?;
+                    area.draw(&stroke(&[(-4.5, 4.5), (4.5, -4.5)], 2.5))
                 }
-                Marker::Diamond => area
-                    .draw(&Polygon::new(around(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)]), colour.filled())),
+                Marker::Bar => area.draw(&stroke(&[(-7.0, 0.0), (7.0, 0.0)], 2.5)),
             }
         }
         Shape::Text { at, text, size, anchor, colour } => {
@@ -216,6 +305,50 @@ fn paint_shape<B: DrawingBackend>(
             let drop = text_drop * size;
             let (right, down) = if *anchor == Anchor::Upwards { (drop, 0.0) } else { (0.0, drop) };
             area.draw(&Text::new(text.as_str(), place(&(at.0 + right, at.1 + down)), style))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strokes_keep_their_lengths_around_a_corner() {
+        // A path of length 20 in an L, stroke 9 and gap 5: strokes from 0 to 9 and from 14 to 20, the corner at 7.
+        let found = strokes(&[(0.0, 0.0), (7.0, 0.0), (7.0, 13.0)], Dash::Dashed.lengths());
+        assert_eq!(found, [[(0.0, 0.0), (7.0, 0.0)], [(7.0, 0.0), (7.0, 2.0)], [(7.0, 7.0), (7.0, 13.0)]]);
+    }
+
+    #[test]
+    fn a_solid_line_and_a_line_without_length_are_no_strokes_of_their_own() {
+        let mut picture = Picture::new(11, 13);
+        picture.dashed(&[(1.0, 1.0), (5.0, 7.0)], BLACK, 1.0, Dash::Solid);
+        assert_eq!(picture.shapes.len(), 1);
+        picture.dashed(&[(1.0, 1.0), (1.0, 1.0)], BLACK, 1.0, Dash::Dotted);
+        assert_eq!(picture.shapes.len(), 1, "no stroke of no length");
+    }
+
+    #[test]
+    fn a_text_is_as_wide_as_its_letters() {
+        // Advances in data/fonts/DejaVuSans-subset.ttf (fontTools): i 569, W 2025; a size is the height of the line, 2384.
+        for (text, advance) in [("iiiiiiiiiii", 569.0), ("WWWWWWWWWWW", 2025.0)] {
+            let expected = 11.0 * 14.0 * advance / 2384.0;
+            // The box leaves out what is empty beside the first and last letter, at most half a letter.
+            assert!(
+                (width_of(text, 14.0) - expected).abs() < 0.5 * expected / 11.0,
+                "{text}: {}",
+                width_of(text, 14.0)
+            );
+        }
+    }
+
+    #[test]
+    fn as_many_series_as_there_are_colours_differ_in_marker_and_in_dash() {
+        let count = super::super::palette::SERIES.len();
+        for (one, other) in (0..count).flat_map(|one| (0..one).map(move |other| (one, other))) {
+            assert_ne!(Marker::of(one), Marker::of(other), "{one} and {other}");
+            assert_ne!(Dash::of(one), Dash::of(other), "{one} and {other}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, linear_ticks, log_ticks};
 use super::palette::{FAINT, GRID, INK, SERIES};
-use super::picture::{Anchor, Marker, Picture};
+use super::picture::{Anchor, Dash, Marker, Picture};
 use super::{claims, conditions};
 use crate::report::number::{significant, trimmed};
 use crate::report::row::Row;
@@ -54,7 +54,7 @@ pub fn draw(rows: &[Row], curves: &[(u64, Vec<(f64, f64)>)]) -> Option<Picture> 
             .filter(|(offset, _)| *offset >= 1.0 && *offset <= largest)
             .map(|(offset, share)| (horizontal.at(offset.log10()), vertical.clamped(*share)))
             .collect();
-        picture.line(&places, SERIES[index % SERIES.len()], 1.5);
+        picture.dashed(&places, SERIES[index % SERIES.len()], 1.5, Dash::of(index));
     }
     for point in &points {
         let index = widths.iter().position(|width| Some(*width) == point.row.d_k).unwrap_or(0);
@@ -105,10 +105,11 @@ fn legend(picture: &mut Picture, widths: &[u64]) {
     let x = RIGHT + 20.0;
     for (index, width) in widths.iter().enumerate() {
         let (y, colour) = (TOP + 14.0 + 22.0 * index as f64, SERIES[index % SERIES.len()]);
-        picture.mark((x, y), Marker::of(index), colour);
-        picture.text((x + 12.0, y), format!("d_k = {width}"), 14.0, Anchor::Left, INK);
+        picture.sample((x + 10.0, y), index, colour);
+        picture.text((x + 36.0, y), format!("d_k = {width}"), 14.0, Anchor::Left, INK);
     }
     let y = TOP + 26.0 + 22.0 * widths.len() as f64;
-    picture.line(&[(x - 6.0, y), (x + 8.0, y)], FAINT, 1.5);
-    picture.text((x + 14.0, y), "exact", 14.0, Anchor::Left, INK);
+    for (line, words) in ["points: measured", "bars: 95 % intervals", "lines: exact"].into_iter().enumerate() {
+        picture.text((x - 8.0, y + 19.0 * line as f64), words, 14.0, Anchor::Left, FAINT);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, linear_ticks, log_ticks};
 use super::palette::{FAINT, GRID, INK, SERIES};
-use super::picture::{Anchor, Marker, Picture};
+use super::picture::{Anchor, Dash, Marker, Picture};
 use super::{conditions, scale_words};
 use crate::report::number::{significant, trimmed};
 use crate::report::row::Row;
@@ -12,6 +12,8 @@ const LEFT: f64 = 88.0;
 const RIGHT: f64 = 622.0;
 const UPPER: (f64, f64) = (66.0, 368.0);
 const LOWER: (f64, f64) = (404.0, 556.0);
+/// Between the deviations of two scales at one d_k.
+const SHIFT: f64 = 11.0;
 
 /// The rows of one scale, by d_k.
 struct Series<'a> {
@@ -21,7 +23,9 @@ struct Series<'a> {
 
 /// The picture of a sweep, or nothing if the rows hold `logit_variance` at fewer than two d_k.
 pub fn draw(rows: &[Row]) -> Option<Picture> {
-    let series = series(rows);
+    let mut series = series(rows);
+    let more = series.len().saturating_sub(SERIES.len());
+    series.truncate(SERIES.len());
     let all: Vec<&Row> = series.iter().flat_map(|series| series.rows.iter().copied()).collect();
     let mut dimensions: Vec<u64> = all.iter().filter_map(|row| row.d_k).collect();
     dimensions.sort_unstable();
@@ -32,10 +36,12 @@ pub fn draw(rows: &[Row]) -> Option<Picture> {
     let mut picture = Picture::new(SIZE.0, SIZE.1);
     picture.text((LEFT, 22.0), "Variance of the logits against d_k", 20.0, Anchor::Left, INK);
     picture.text((LEFT, 45.0), conditions(&all), 14.0, Anchor::Left, FAINT);
-    let horizontal = logarithmic(dimensions.iter().map(|&value| value as f64), LEFT + 18.0, RIGHT - 18.0)?;
+    // Room for the deviations, which stand side by side.
+    let margin = 12.0 + 0.5 * SHIFT * series.len() as f64;
+    let horizontal = logarithmic(dimensions.iter().map(|&value| value as f64), LEFT + margin, RIGHT - margin)?;
     upper_panel(&mut picture, &series, &horizontal, &dimensions)?;
     lower_panel(&mut picture, &series, &horizontal, &dimensions);
-    legend(&mut picture, &series);
+    legend(&mut picture, &series, more);
     Some(picture)
 }
 
@@ -93,7 +99,7 @@ fn upper_panel(picture: &mut Picture, series: &[Series], horizontal: &Axis, dime
             |row: &Row, value: f64| (horizontal.at(logarithm_of_dimension(row)), vertical.clamped(value.log10()));
         let theory: Vec<_> =
             series.rows.iter().filter_map(|row| positive(row.theory).map(|value| place(row, value))).collect();
-        picture.line(&theory, colour(index), 1.5);
+        picture.dashed(&theory, colour(index), 1.5, Dash::of(index));
         for row in &series.rows {
             let limits = (positive(row.ci_low), positive(row.ci_high));
             if let (Some(low), Some(high)) = limits {
@@ -144,7 +150,7 @@ fn lower_panel(picture: &mut Picture, series: &[Series], horizontal: &Axis, dime
     let middle = 0.5 * (series.len() as f64 - 1.0);
     for (index, series) in series.iter().enumerate() {
         // Side by side: the scales of one d_k come from the same draws and would lie on each other.
-        let shift = 11.0 * (index as f64 - middle);
+        let shift = SHIFT * (index as f64 - middle);
         for row in &series.rows {
             let place = |value: f64| (horizontal.at(logarithm_of_dimension(row)) + shift, vertical.clamped(value));
             if let (Some(low), Some(high)) = (relative(row, row.ci_low), relative(row, row.ci_high)) {
@@ -189,17 +195,22 @@ fn horizontal_line(picture: &mut Picture, y: f64, label: &str) {
     picture.text((LEFT - 8.0, y), label, 14.0, Anchor::Right, INK);
 }
 
-fn legend(picture: &mut Picture, series: &[Series]) {
+/// A marker and a line for each scale; `more` scales are not drawn.
+fn legend(picture: &mut Picture, series: &[Series], more: usize) {
     let x = RIGHT + 18.0;
     for (index, series) in series.iter().enumerate() {
         let y = UPPER.0 + 14.0 + 46.0 * index as f64;
         picture.mark((x + 12.0, y), Marker::of(index), colour(index));
         picture.text((x + 34.0, y), series.name.as_str(), 15.0, Anchor::Left, INK);
-        picture.line(&[(x, y + 20.0), (x + 24.0, y + 20.0)], colour(index), 1.5);
+        picture.dashed(&[(x - 4.0, y + 20.0), (x + 28.0, y + 20.0)], colour(index), 1.5, Dash::of(index));
         picture.text((x + 34.0, y + 20.0), theory_words(&series.rows), 15.0, Anchor::Left, FAINT);
     }
     let y = UPPER.0 + 14.0 + 46.0 * series.len() as f64 + 6.0;
     picture.text((x, y), "bars: 95 % intervals", 14.0, Anchor::Left, FAINT);
+    if more > 0 {
+        let words = format!("{more} more scale{} not drawn", if more == 1 { "" } else { "s" });
+        picture.text((x, y + 18.0), words, 14.0, Anchor::Left, INK);
+    }
     picture.text((x, LOWER.0 + 12.0), "(measured − theory)", 14.0, Anchor::Left, FAINT);
     picture.text((x, LOWER.0 + 28.0), "/ theory", 14.0, Anchor::Left, FAINT);
 }
