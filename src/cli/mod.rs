@@ -14,6 +14,7 @@ pub mod merge;
 pub mod multi_head;
 pub mod positional;
 pub mod probe;
+pub mod report;
 pub mod shared;
 pub mod softmax_spikiness;
 pub mod variance;
@@ -67,6 +68,7 @@ enum Command {
     Probe(probe::ProbeArguments),
     Check(check::CheckArguments),
     Merge(merge::MergeArguments),
+    Report(report::ReportArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -138,6 +140,7 @@ fn execute(command: Command, invocation: &str) -> Result<ExitStatus> {
         Command::Probe(arguments) => commands::probe::run(&arguments, invocation),
         Command::Check(arguments) => commands::check::run(&arguments, invocation),
         Command::Merge(arguments) => merge(&arguments),
+        Command::Report(arguments) => commands::report::run(&arguments, invocation),
     }
 }
 

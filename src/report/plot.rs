@@ -3,21 +3,25 @@
 //! A sweep over d_k is drawn as variance against d_k (`plot/sweep.rs`), anything else as one line per claim
 //! (`plot/claims.rs`), the times of `attn complexity` against n and d_k (`plot/growth.rs`). Both are lists of shapes first, so that one picture has the same form in both file types (`plot/picture.rs`).
 
+pub mod across;
 mod axis;
 mod claims;
 mod cost;
 pub mod growth;
 mod indexed;
+mod inline;
 pub mod mask;
 mod picture;
 mod positional;
 mod sweep;
+pub mod values;
 
 use std::io;
 use std::path::Path;
 
 use super::row::Row;
 
+pub use claims::draw as claims;
 pub use cost::draw as cost;
 pub use picture::Picture;
 pub use positional::draw as positional;
@@ -93,7 +97,7 @@ pub fn words_of_scale(scale: &str) -> String {
 }
 
 /// The line under a title: what is the same in all rows.
-fn conditions(rows: &[&Row]) -> String {
+pub(in crate::report) fn conditions(rows: &[&Row]) -> String {
     let mut parts = Vec::new();
     let mut add = |text: &dyn Fn(&Row) -> Option<String>| {
         let mut values = rows.iter().filter_map(|row| text(row));

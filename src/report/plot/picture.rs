@@ -66,8 +66,8 @@ pub enum Shape {
 /// Shapes in the order they are painted.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    width: u32,
-    height: u32,
+    pub(super) width: u32,
+    pub(super) height: u32,
     pub(super) shapes: Vec<Shape>,
 }
 

@@ -1,0 +1,423 @@
+//! Sections as HTML.
+
+use super::formula;
+use super::markup::Markup;
+use super::section::{Alignment, Drawing, Group, Line, Section, Standing, Table, Tally};
+use super::{Frame, overall};
+
+const STYLE: &str = include_str!("style.css");
+/// Nothing may be loaded and nothing may run, whatever a file has in it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+/// Lines of a table that are shown without being asked for.
+const OPEN_LINES: usize = 60;
+/// Claims that do not hold which are named at the top.
+const NAMED_AT_TOP: usize = 24;
+/// A column with a longer text gets room for it.
+const LONG_CELL: usize = 36;
+
+/// The page.
+pub fn render(frame: &Frame, sections: &[Section]) -> String {
+    let mut markup = Markup::default();
+    markup.verbatim("<!DOCTYPE html>\n");
+    markup.open("html", &[("lang", "en"), ("xmlns", "http://www.w3.org/1999/xhtml")]);
+    head(&mut markup, frame, sections);
+    markup.open("body", &[]);
+    top(&mut markup, frame, sections);
+    markup.element("main", &[], |markup| {
+        for (number, section) in sections.iter().enumerate() {
+            file(markup, number + 1, section);
+        }
+        reading(markup);
+    });
+    markup.element("footer", &[], |markup| {
+        markup.leaf("p", &[], concat!("This page was made by attn ", env!("CARGO_PKG_VERSION"), " with"));
+        command(markup, frame.invocation);
+        markup.leaf("p", &[], "It is whole in itself: it loads nothing and runs no script.");
+    });
+    markup.finish()
+}
+
+fn head(markup: &mut Markup, frame: &Frame, sections: &[Section]) {
+    markup.element("head", &[], |markup| {
+        markup.void("meta", &[("charset", "utf-8")]);
+        markup.void("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
+        markup.void("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY)]);
+        markup.void("meta", &[("name", "color-scheme"), ("content", "light dark")]);
+        markup.void("meta", &[("name", "generator"), ("content", concat!("attn ", env!("CARGO_PKG_VERSION")))]);
+        // Without it a browser asks a server for one.
+        markup.void("link", &[("rel", "icon"), ("href", "data:,")]);
+        markup.leaf("title", &[], &format!("{}: {}", frame.title, words(overall(sections), sections)));
+        markup.element("style", &[], |markup| markup.verbatim(STYLE));
+    });
+}
+
+/// The verdict in words.
+fn words(standing: Standing, sections: &[Section]) -> &'static str {
+    match standing {
+        Standing::Rejected => "not every claim holds",
+        Standing::Undecided => "undecided: nothing is rejected, but not every claim could be judged",
+        Standing::Upheld | Standing::Noted | Standing::Measured => "every claim holds",
+        Standing::NoData if sections.iter().all(|section| section.tally().claims() == 0) => "nothing was judged",
+        Standing::NoData => "not everything was judged",
+    }
+}
+
+fn badge(markup: &mut Markup, standing: Standing, word: &str) {
+    markup.element("span", &[("class", &format!("badge {}", standing.class()))], |markup| {
+        markup.leaf("span", &[("aria-hidden", "true")], &format!("{} ", standing.mark()));
+        markup.text(word);
+    });
+}
+
+fn top(markup: &mut Markup, frame: &Frame, sections: &[Section]) {
+    markup.element("header", &[], |markup| {
+        markup.element("h1", &[], |markup| markup.foreign(frame.title));
+        let standing = overall(sections);
+        let tally = sections.iter().fold(Tally::default(), |tally, section| tally.and(section.tally()));
+        markup.element("p", &[("class", &format!("overall {}", standing.class())), ("id", "verdict")], |markup| {
+            let words = words(standing, sections);
+            let (first, rest) = words.split_at(1);
+            markup.leaf("strong", &[], &format!("{} {}{rest}.", standing.mark(), first.to_uppercase()));
+            let files = if sections.len() == 1 { "1 file".to_owned() } else { format!("{} files", sections.len()) };
+            markup.leaf("span", &[], &format!(" {files}, {}.", tally.sentence()));
+        });
+        files(markup, sections);
+        wrong(markup, sections);
+    });
+}
+
+/// One line a file.
+fn files(markup: &mut Markup, sections: &[Section]) {
+    markup.open("div", &[("class", "scroll"), ("role", "region"), ("aria-label", "Files"), ("tabindex", "0")]);
+    markup.open("table", &[("id", "files")]);
+    markup.leaf("caption", &[], "The files of this page");
+    markup.element("thead", &[], |markup| {
+        markup.element("tr", &[], |markup| {
+            for name in ["file", "command", "verdict", "claims"] {
+                markup.leaf("th", &[("scope", "col")], name);
+            }
+        });
+    });
+    markup.open("tbody", &[]);
+    for (number, section) in sections.iter().enumerate() {
+        let tally = section.tally();
+        markup.element("tr", &[], |markup| {
+            markup.element("th", &[("scope", "row")], |markup| {
+                markup.element("a", &[("href", &format!("#file-{}", number + 1))], |markup| {
+                    markup.foreign(&section.file)
+                });
+            });
+            markup.leaf("td", &[], &format!("attn {}", section.command));
+            verdict_cell(markup, tally.worst(), words(tally.worst(), std::slice::from_ref(section)));
+            markup.leaf("td", &[], &tally.sentence());
+        });
+    }
+    markup.close();
+    markup.close();
+    markup.close();
+}
+
+/// What does not hold, by name.
+fn wrong(markup: &mut Markup, sections: &[Section]) {
+    let mut found: Vec<(Standing, String, &Group, &Line)> = Vec::new();
+    for (number, section) in sections.iter().enumerate() {
+        for (place, group) in section.groups.iter().enumerate() {
+            let lines = group.table.lines.iter().filter(|line| line.standing < Standing::Upheld);
+            found.extend(lines.map(|line| (line.standing, claim_id(number + 1, place + 1), group, line)));
+        }
+    }
+    if found.is_empty() {
+        return;
+    }
+    found.sort_by_key(|(standing, ..)| *standing);
+    markup.leaf("h2", &[], "What does not hold");
+    markup.element("ul", &[], |markup| {
+        for (standing, id, group, line) in found.iter().take(NAMED_AT_TOP) {
+            markup.element("li", &[], |markup| {
+                badge(markup, *standing, &line.word);
+                markup.text(" ");
+                markup.element("a", &[("href", &format!("#{id}"))], |markup| markup.foreign(&group.name));
+                markup.text(": ");
+                markup.foreign(&described(group, line));
+            });
+        }
+    });
+    if found.len() > NAMED_AT_TOP {
+        markup.leaf("p", &[("class", "faint")], &format!("And {} more, below.", found.len() - NAMED_AT_TOP));
+    }
+}
+
+/// A line of a table in one line of text.
+fn described(group: &Group, line: &Line) -> String {
+    let named = group.table.columns.iter().zip(&line.cells).enumerate().filter(|(_, (_, cell))| !cell.is_empty());
+    let parts =
+        named.map(|(index, ((name, _), cell))| if index == 0 { cell.clone() } else { format!("{name} {cell}") });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn claim_id(file: usize, claim: usize) -> String {
+    format!("file-{file}-claim-{claim}")
+}
+
+fn file(markup: &mut Markup, number: usize, section: &Section) {
+    let tally = section.tally();
+    markup.open("section", &[("id", &format!("file-{number}")), ("class", "file")]);
+    markup.element("h2", &[], |markup| {
+        markup.text(&format!("attn {}: ", section.command));
+        markup.foreign(&section.file);
+    });
+    markup.element("p", &[], |markup| {
+        badge(markup, tally.worst(), words(tally.worst(), std::slice::from_ref(section)));
+        markup.text(&format!(" ({})", tally.sentence()));
+    });
+    for remark in &section.remarks {
+        markup.element("p", &[("class", "remark")], |markup| markup.foreign(remark));
+    }
+    markup.element("dl", &[], |markup| {
+        for (name, value) in &section.facts {
+            markup.leaf("dt", &[], name);
+            markup.element("dd", &[], |markup| markup.foreign(value));
+        }
+    });
+    markup.leaf("p", &[("class", "faint")], "To reproduce it:");
+    section.commands.iter().for_each(|line| command(markup, line));
+    if !section.note_on_commands.is_empty() {
+        markup.leaf("p", &[("class", "faint")], &section.note_on_commands);
+    }
+    if let Some(drawing) = &section.overview {
+        figure(markup, drawing, &format!("file-{number}-overview"));
+    }
+    if section.groups.len() > 1 {
+        index(markup, number, section);
+    }
+    for (place, group) in section.groups.iter().enumerate() {
+        claim(markup, &claim_id(number, place + 1), group);
+    }
+    markup.close();
+}
+
+fn command(markup: &mut Markup, line: &str) {
+    markup.element("pre", &[], |markup| markup.element("code", &[], |markup| markup.foreign(line)));
+}
+
+/// Links to the claims of a file.
+fn index(markup: &mut Markup, number: usize, section: &Section) {
+    markup.element("nav", &[("aria-label", &format!("Claims of file {number}"))], |markup| {
+        markup.element("ul", &[("class", "index")], |markup| {
+            for (place, group) in section.groups.iter().enumerate() {
+                markup.element("li", &[], |markup| {
+                    let standing = standing(group);
+                    let class = format!("badge {}", standing.class());
+                    markup.leaf(
+                        "span",
+                        &[("class", &class), ("title", standing.word())],
+                        &format!("{} ", standing.mark()),
+                    );
+                    markup.element("a", &[("href", &format!("#{}", claim_id(number, place + 1)))], |markup| {
+                        markup.foreign(&group.name);
+                    });
+                });
+            }
+        });
+    });
+}
+
+/// The worst claim of a group; without one, what stands there instead.
+fn standing(group: &Group) -> Standing {
+    let tally = group.table.tally();
+    match (tally.claims(), tally.number(Standing::Noted)) {
+        (0, 0) => Standing::Measured,
+        (0, _) => Standing::Noted,
+        _ => tally.worst(),
+    }
+}
+
+fn claim(markup: &mut Markup, id: &str, group: &Group) {
+    let standing = standing(group);
+    markup.open("section", &[("class", "claim"), ("id", id)]);
+    markup.element("h3", &[], |markup| {
+        markup.foreign(&group.name);
+        markup.text(" ");
+        badge(markup, standing, standing.word());
+    });
+    markup.element("div", &[("class", "beside")], |markup| {
+        markup.element("div", &[("class", "meaning")], |markup| {
+            for (name, meaning) in &group.meanings {
+                markup.element("p", &[], |markup| {
+                    if !name.is_empty() {
+                        markup.leaf("strong", &[], &format!("{name}: "));
+                    }
+                    markup.text(meaning.words);
+                });
+                meaning.formulas.iter().for_each(|latex| markup.verbatim(&formula::block(latex)));
+                markup.leaf("p", &[("class", "faint")], &capitalised(meaning.source));
+            }
+            explanation(markup, &group.explanation);
+        });
+        if !group.drawings.is_empty() {
+            markup.element("div", &[], |markup| {
+                for (number, drawing) in group.drawings.iter().enumerate() {
+                    figure(markup, drawing, &format!("{id}-picture-{}", number + 1));
+                }
+            });
+        }
+    });
+    tables(markup, group);
+    for note in &group.notes {
+        markup.element("p", &[("class", "faint")], |markup| markup.foreign(note));
+    }
+    markup.close();
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        // A symbol at the start is no sentence.
+        Some(first) if first.is_ascii_lowercase() && !matches!(letters.clone().next(), Some(' ' | ',')) => {
+            format!("{}{}.", first.to_uppercase(), letters.as_str())
+        }
+        _ => format!("{text}."),
+    }
+}
+
+/// The question and the formula of a check; the rest where it is asked for.
+fn explanation(markup: &mut Markup, text: &str) {
+    let mut paragraphs = text.split("\n\n").flat_map(|block| block.split('\n')).filter(|line| !line.trim().is_empty());
+    let Some(first) = paragraphs.next() else { return };
+    markup.leaf("p", &[], first);
+    let (formulas, others): (Vec<&str>, Vec<&str>) = paragraphs.partition(|line| line.starts_with("Formula"));
+    formulas.iter().for_each(|line| markup.leaf("p", &[("class", "formula")], line));
+    if !others.is_empty() {
+        markup.element("details", &[], |markup| {
+            markup.leaf("summary", &[], "When it fails, and where it is blind");
+            others.iter().for_each(|line| markup.leaf("p", &[], line));
+        });
+    }
+}
+
+fn figure(markup: &mut Markup, drawing: &Drawing, id: &str) {
+    markup.element("figure", &[], |markup| {
+        let label = format!("Picture: {}", drawing.title);
+        let attributes = [("class", "picture"), ("role", "region"), ("aria-label", label.as_str()), ("tabindex", "0")];
+        markup.element("div", &attributes, |markup| {
+            markup.verbatim(&drawing.picture.to_inline_svg(id, &drawing.title, &drawing.description));
+        });
+    });
+}
+
+/// The table; of a long one the lines that do not hold, and all where they are asked for.
+fn tables(markup: &mut Markup, group: &Group) {
+    let Table { columns, lines } = &group.table;
+    let all: Vec<&Line> = lines.iter().collect();
+    if all.len() <= OPEN_LINES {
+        table(markup, &group.name, columns, &all);
+        return;
+    }
+    let worst: Vec<&Line> = lines.iter().filter(|line| line.standing < Standing::Upheld).take(OPEN_LINES).collect();
+    if !worst.is_empty() {
+        table(markup, &format!("{}: what does not hold", group.name), columns, &worst);
+    }
+    markup.element("details", &[], |markup| {
+        markup.leaf("summary", &[], &format!("All {} lines", all.len()));
+        table(markup, &group.name, columns, &all);
+    });
+}
+
+fn table(markup: &mut Markup, name: &str, columns: &[(String, Alignment)], lines: &[&Line]) {
+    let label = format!("Table: {name}");
+    markup.open("div", &[("class", "scroll"), ("role", "region"), ("aria-label", &label), ("tabindex", "0")]);
+    markup.open("table", &[]);
+    markup.element("caption", &[], |markup| {
+        markup.foreign(name);
+        markup.text(&format!(", {} line{}", lines.len(), if lines.len() == 1 { "" } else { "s" }));
+    });
+    let is_long = |index: usize| {
+        lines.iter().any(|line| line.cells.get(index).is_some_and(|cell| cell.chars().count() > LONG_CELL))
+    };
+    let classes: Vec<&str> = (columns.iter().enumerate())
+        .map(|(index, (_, alignment))| match alignment {
+            Alignment::Right => "number",
+            Alignment::Left if is_long(index) => "long",
+            Alignment::Left => "",
+        })
+        .collect();
+    markup.element("thead", &[], |markup| {
+        markup.element("tr", &[], |markup| {
+            for ((name, _), class) in columns.iter().zip(&classes) {
+                markup.leaf("th", &[("scope", "col"), ("class", class)], name);
+            }
+            markup.leaf("th", &[("scope", "col")], "verdict");
+        });
+    });
+    markup.open("tbody", &[]);
+    for line in lines {
+        markup.element("tr", &[], |markup| {
+            for (index, (cell, class)) in line.cells.iter().zip(&classes).enumerate() {
+                match (index, *class) {
+                    (0, class) => {
+                        markup.element("th", &[("scope", "row"), ("class", class)], |markup| markup.foreign(cell))
+                    }
+                    (_, "number") => markup.leaf("td", &[("class", "number")], cell),
+                    (_, class) => markup.element("td", &[("class", class)], |markup| markup.foreign(cell)),
+                }
+            }
+            verdict_cell(markup, line.standing, &line.word);
+        });
+    }
+    markup.close();
+    markup.close();
+    markup.close();
+}
+
+fn verdict_cell(markup: &mut Markup, standing: Standing, word: &str) {
+    markup.element("td", &[("class", &format!("verdict {}", standing.class()))], |markup| {
+        markup.leaf("span", &[("aria-hidden", "true")], &format!("{} ", standing.mark()));
+        markup.text(word);
+    });
+}
+
+/// What the words on the page mean.
+fn reading(markup: &mut Markup) {
+    let terms = [
+        (
+            "Notation",
+            "n queries, m keys, d_k columns of Q and K, c the scale. Logits S = c·QKᵀ, weights P = softmax of S over the keys, output O = PV. \
+            A trial is one independent draw; it is the unit of replication.",
+        ),
+        (
+            "Upheld",
+            "The claim holds, and a deviation of the size asked for (--detect) would have been seen; PASS of an audit, right of a probe.",
+        ),
+        (
+            "Rejected",
+            "The claim does not hold: its p-value, corrected over all rows of the run (Holm 1979), is below the false-alarm rate; FAIL of an \
+            audit, wrong of a probe.",
+        ),
+        ("Undecided", "Nothing against it, but too few trials to see a deviation of the size asked for."),
+        ("Without data", "It could not be run, or gave no answer. That is never a pass."),
+        (
+            "Noted, measured",
+            "Worth reading, but no claim: warnings, what cannot be told, what is not supported, numbers without a theory.",
+        ),
+        ("Estimate (95 %)", "The measured value and its 95 % limits, rounded to two digits of their half-width."),
+        (
+            "Deviation, detects",
+            "In per cent of theory, or of the statistic's natural scale where that is larger; detects is the smallest \
+            deviation that the run would have seen. ≈ marks an approximate theory, → an asymptotic one.",
+        ),
+        (
+            "False-alarm rate",
+            "The probability that a correct implementation is rejected anywhere in one run. Each file has its own: for several files \
+            the probability that any of them rejects is at most the sum.",
+        ),
+    ];
+    markup.element("section", &[("id", "reading")], |markup| {
+        markup.leaf("h2", &[], "How to read this page");
+        markup.element("dl", &[], |markup| {
+            for (term, meaning) in terms {
+                markup.leaf("dt", &[], term);
+                markup.leaf("dd", &[], meaning);
+            }
+        });
+    });
+}
