@@ -1,20 +1,25 @@
-//! Formulas as MathML, which browsers set without script, font or network.
+//! Formulas as MathML, which browsers set without script or font.
 
-use pulldown_latex::config::DisplayMode;
 use pulldown_latex::{Parser, RenderConfig, Storage, push_mathml};
 
-/// A formula written in LaTeX as a block of MathML; the LaTeX itself where it cannot be read, as text.
-pub fn block(latex: &str) -> String {
+/// A formula written in LaTeX as MathML in the size of a display; the LaTeX itself where it cannot be read, as text.
+pub fn display(latex: &str) -> String {
     let storage = Storage::new();
-    let config = RenderConfig { display_mode: DisplayMode::Block, ..RenderConfig::default() };
     let mut markup = String::new();
-    match push_mathml(&mut markup, Parser::new(latex, &storage), config) {
-        // The renderer leaves these two operators as they are, which is no XML.
-        Ok(()) if !markup.contains("<merror") => {
-            markup.replace("<mo><</mo>", "<mo>&lt;</mo>").replace("<mo>></mo>", "<mo>&gt;</mo>")
-        }
-        _ => format!("<code>{}</code>", super::markup::escaped(latex)),
+    let rendered = push_mathml(&mut markup, Parser::new(latex, &storage), RenderConfig::default());
+    if rendered.is_err() || markup.contains("<merror") {
+        return format!("<code>{}</code>", super::markup::escaped(latex));
     }
+    // The renderer leaves two operators as they are, which is no XML, and escapes the spaces of texts twice.
+    let whole = [
+        ("<mo><</mo>", "<mo>&lt;</mo>"),
+        ("<mo>></mo>", "<mo>&gt;</mo>"),
+        ("&amp;nbsp;", "\u{a0}"),
+        ("&nbsp;", "\u{a0}"),
+    ];
+    let markup = whole.iter().fold(markup, |markup, (from, to)| markup.replace(from, to));
+    // A block of its own would stand in the middle of the line.
+    markup.replacen("<math display=\"inline\">", "<math displaystyle=\"true\">", 1)
 }
 
 #[cfg(test)]
@@ -24,14 +29,21 @@ mod tests {
     #[test]
     fn a_formula_is_well_formed_mathml() {
         // MathML 3 (W3C 2014), sections 3.4.1 and 3.3.2: a subscript and a fraction.
-        let markup = block(r"\frac{S_i}{d} < 1");
-        for part in ["<math", "<mfrac>", "<msub><mi>S</mi><mi>i</mi></msub>", "<mo>&lt;</mo>", "</math>"] {
+        let markup = display(r"\frac{S_i}{d} < 1 \quad \text{for all } i");
+        for part in [
+            "<math displaystyle=\"true\">",
+            "<mfrac>",
+            "<msub><mi>S</mi><mi>i</mi></msub>",
+            "<mo>&lt;</mo>",
+            "for\u{a0}all\u{a0}",
+            "</math>",
+        ] {
             assert!(markup.contains(part), "{part} in {markup}");
         }
     }
 
     #[test]
     fn what_is_no_formula_is_text() {
-        assert_eq!(block(r"\frac<"), r"<code>\frac&lt;</code>");
+        assert_eq!(display(r"\frac<"), r"<code>\frac&lt;</code>");
     }
 }

@@ -12,6 +12,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 const OPEN_LINES: usize = 60;
 /// Claims that do not hold which are named at the top.
 const NAMED_AT_TOP: usize = 24;
+/// A taller picture of all claims is shown where it is asked for.
+const TALLEST_OVERVIEW: u32 = 900;
 /// A column with a longer text gets room for it.
 const LONG_CELL: usize = 36;
 
@@ -108,7 +110,8 @@ fn files(markup: &mut Markup, sections: &[Section]) {
                 });
             });
             markup.leaf("td", &[], &format!("attn {}", section.command));
-            verdict_cell(markup, tally.worst(), words(tally.worst(), std::slice::from_ref(section)));
+            let word = if tally.claims() == 0 { "nothing judged" } else { tally.worst().word() };
+            verdict_cell(markup, tally.worst(), word);
             markup.leaf("td", &[], &tally.sentence());
         });
     }
@@ -150,8 +153,10 @@ fn wrong(markup: &mut Markup, sections: &[Section]) {
 /// A line of a table in one line of text.
 fn described(group: &Group, line: &Line) -> String {
     let named = group.table.columns.iter().zip(&line.cells).enumerate().filter(|(_, (_, cell))| !cell.is_empty());
+    // The first cell names the line, where the name of the group does not do it.
+    let parts = named.filter(|(index, (_, cell))| *index > 0 || **cell != group.name);
     let parts =
-        named.map(|(index, ((name, _), cell))| if index == 0 { cell.clone() } else { format!("{name} {cell}") });
+        parts.map(|(index, ((name, _), cell))| if index == 0 { cell.clone() } else { format!("{name} {cell}") });
     parts.collect::<Vec<_>>().join(", ")
 }
 
@@ -185,7 +190,14 @@ fn file(markup: &mut Markup, number: usize, section: &Section) {
         markup.leaf("p", &[("class", "faint")], &section.note_on_commands);
     }
     if let Some(drawing) = &section.overview {
-        figure(markup, drawing, &format!("file-{number}-overview"));
+        let id = format!("file-{number}-overview");
+        match drawing.picture.height() > TALLEST_OVERVIEW {
+            false => figure(markup, drawing, &id),
+            true => markup.element("details", &[], |markup| {
+                markup.leaf("summary", &[], &drawing.title);
+                figure(markup, drawing, &id);
+            }),
+        }
     }
     if section.groups.len() > 1 {
         index(markup, number, section);
@@ -249,7 +261,9 @@ fn claim(markup: &mut Markup, id: &str, group: &Group) {
                     }
                     markup.text(meaning.words);
                 });
-                meaning.formulas.iter().for_each(|latex| markup.verbatim(&formula::block(latex)));
+                for latex in meaning.formulas {
+                    markup.element("div", &[("class", "formula")], |markup| markup.verbatim(&formula::display(latex)));
+                }
                 markup.leaf("p", &[("class", "faint")], &capitalised(meaning.source));
             }
             explanation(markup, &group.explanation);
@@ -286,7 +300,7 @@ fn explanation(markup: &mut Markup, text: &str) {
     let Some(first) = paragraphs.next() else { return };
     markup.leaf("p", &[], first);
     let (formulas, others): (Vec<&str>, Vec<&str>) = paragraphs.partition(|line| line.starts_with("Formula"));
-    formulas.iter().for_each(|line| markup.leaf("p", &[("class", "formula")], line));
+    formulas.iter().for_each(|line| markup.leaf("p", &[], line));
     if !others.is_empty() {
         markup.element("details", &[], |markup| {
             markup.leaf("summary", &[], "When it fails, and where it is blind");

@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn every_formula_can_be_set_and_is_well_formed() {
         for formula in ALL.iter().flat_map(|meaning| meaning.formulas) {
-            let markup = formula::block(formula);
+            let markup = formula::display(formula);
             assert!(markup.starts_with("<math"), "{formula}: {markup}");
             let mut reader = quick_xml::Reader::from_str(&markup);
             while !matches!(reader.read_event(), Ok(quick_xml::events::Event::Eof)) {

@@ -270,11 +270,14 @@ fn across(name: &str, rows: &[&Row]) -> Option<Picture> {
 }
 
 fn by_value(name: &str, rows: &[&Row]) -> Option<Picture> {
+    let differs = |value: fn(&Row) -> Option<String>| varies(rows.iter().copied(), value);
+    let with_scale = differs(|row| row.scale.clone());
+    let with_width = differs(|row| row.d_k.map(|d_k| d_k.to_string()));
     let value = |row: &&Row| {
         let parts = [
             Some(row.name()),
-            row.scale.as_deref().map(plot::words_of_scale),
-            row.d_k.map(|d_k| format!("d_k = {d_k}")),
+            row.scale.as_deref().filter(|_| with_scale).map(plot::words_of_scale),
+            row.d_k.filter(|_| with_width).map(|d_k| format!("d_k = {d_k}")),
         ];
         Some(Value {
             label: parts.into_iter().flatten().collect::<Vec<_>>().join(", "),

@@ -18,6 +18,9 @@ const LOGARITHMIC_SIZES_FROM: f64 = 6.0;
 /// More series than there are colours cannot be told apart.
 const MOST_SERIES: usize = SERIES.len();
 
+/// More sizes than this have no room for a tick each.
+const MOST_SIZE_TICKS: usize = 9;
+
 /// A measured value at one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -113,7 +116,8 @@ impl Scale {
         let span = high - low;
         let margin = match span > 1e-9 * high.abs().max(low.abs()) {
             true => 0.04 * span,
-            false => 0.5 * high.abs().max(1e-12),
+            false if high == 0.0 => 0.5,
+            false => 0.5 * high.abs(),
         };
         let axis = Axis { low: low - margin, high: high + margin, start, end };
         (!values.is_empty()).then_some(Self { axis, is_logarithmic })
@@ -149,7 +153,7 @@ fn frame(picture: &mut Picture, chart: &Chart, horizontal: &Scale, vertical: &Sc
         picture.line(&[(LEFT, y), (RIGHT, y)], GRID, 1.0);
         picture.text((LEFT - 8.0, y), text, 14.0, Anchor::Right, INK);
     }
-    for (tick, text) in horizontal.ticks(8) {
+    for (tick, text) in size_ticks(chart, horizontal) {
         let x = horizontal.at(tick);
         picture.line(&[(x, TOP), (x, BOTTOM)], GRID, 1.0);
         picture.text((x, BOTTOM + 15.0), text, 14.0, Anchor::Centre, INK);
@@ -157,6 +161,17 @@ fn frame(picture: &mut Picture, chart: &Chart, horizontal: &Scale, vertical: &Sc
     picture.line(&[(LEFT, TOP), (LEFT, BOTTOM), (RIGHT, BOTTOM), (RIGHT, TOP), (LEFT, TOP)], FAINT, 1.0);
     picture.text((0.5 * (LEFT + RIGHT), BOTTOM + 42.0), chart.of.as_str(), 15.0, Anchor::Centre, INK);
     picture.text((24.0, 0.5 * (TOP + BOTTOM)), chart.quantity.as_str(), 15.0, Anchor::Upwards, INK);
+}
+
+/// The sizes themselves, unless there are too many.
+fn size_ticks(chart: &Chart, horizontal: &Scale) -> Vec<(f64, String)> {
+    let mut sizes: Vec<f64> = chart.series.iter().flat_map(|series| &series.points).map(|point| point.x).collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    match sizes.len() <= MOST_SIZE_TICKS {
+        true => sizes.into_iter().map(|size| (size, trimmed(&significant(size, 6)))).collect(),
+        false => horizontal.ticks(8),
+    }
 }
 
 fn legend(picture: &mut Picture, series: &[&Series]) {

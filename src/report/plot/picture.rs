@@ -77,6 +77,11 @@ impl Picture {
         Self { width, height, shapes: Vec::new() }
     }
 
+    /// Its height in units.
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
     /// Adds a polygonal line.
     pub fn line(&mut self, points: &[(f64, f64)], colour: RGBColor, width: f64) {
         self.shapes.push(Shape::Line { points: points.to_vec(), colour, width });

@@ -17,8 +17,8 @@ const STEP: f64 = 24.0;
 const LOGARITHMIC_FROM: f64 = 50.0;
 /// More lines than this make a picture nobody reads.
 const MOST: usize = 60;
-/// Letters of a label that there is room for.
-const LONGEST_LABEL: usize = 38;
+/// A longer label is cut.
+const LONGEST_LABEL: usize = 64;
 
 /// A value and what it is held against.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,7 +126,8 @@ impl ValueAxis {
         let span = high - low;
         let margin = match span > 1e-9 * high.abs().max(low.abs()) {
             true => 0.05 * span,
-            false => 0.5 * high.abs().max(1e-12),
+            false if high == 0.0 => 0.5,
+            false => 0.5 * high.abs(),
         };
         let axis = Axis { low: low - margin, high: high + margin, start: LEFT, end: RIGHT };
         (!all.is_empty()).then_some(Self { axis, is_logarithmic })
