@@ -4,7 +4,7 @@ use super::meanings;
 use super::section::{Alignment, Drawing, Group, Section, Standing, Table, common, grouped};
 use crate::report::cost::{CostRow, bytes_text};
 use crate::report::number::{significant, trimmed, with_interval};
-use crate::report::plot::across::{self, Chart, Point, Series};
+use crate::report::plot::across::{self, Chart, Point, Series, Spacing};
 use crate::report::plot::values::{self, Value};
 use crate::report::row::Verdict;
 
@@ -43,10 +43,14 @@ fn group(name: &str, rows: &[&CostRow]) -> Group {
         title: name.to_owned(),
         description: format!("{name}: the differences found, beside their bounds; the table has the numbers."),
     });
+    let mut drawings: Vec<Drawing> = drawings.chain(checked).collect();
+    if drawings.is_empty() {
+        drawings.extend(single(name, rows));
+    }
     Group {
         name: name.to_owned(),
         meanings: meanings::of("complexity", name).map(|meaning| (String::new(), meaning)).into_iter().collect(),
-        drawings: drawings.chain(checked).collect(),
+        drawings,
         table: table(rows),
         ..Group::default()
     }
@@ -120,16 +124,39 @@ fn growth(name: &str, of: &str, words: &str, rows: &[&CostRow]) -> Option<crate:
         title: format!("{name} against {words}"),
         conditions: largest.map(|largest| format!("{other} = {largest}")).unwrap_or_default(),
         of: words.to_owned(),
+        spacing: Spacing::ByMagnitude,
         quantity: if is_timed { "seconds (median)" } else { "operations" }.to_owned(),
         series: series.collect(),
     })
 }
 
+/// What a stage takes at the sizes there are, where none can be drawn over.
+fn single(name: &str, rows: &[&CostRow]) -> Option<Drawing> {
+    let is_timed = rows.iter().any(|row| row.seconds.is_some());
+    let value = |row: &&CostRow| {
+        let label: Vec<String> = row.kernel.clone().into_iter().chain(sizes(row)).collect();
+        Some(Value {
+            label: label.join(", "),
+            estimate: if is_timed { row.seconds? } else { row.operations? as f64 },
+            interval: row.seconds_low.zip(row.seconds_high).filter(|_| is_timed),
+            expected: None,
+            verdict: row.verdict.unwrap_or(Verdict::Measured),
+            word: standing(row).word().to_owned(),
+        })
+    };
+    let unit = if is_timed { "seconds" } else { "operations" };
+    let picture = values::draw(name, unit, &rows.iter().filter_map(value).collect::<Vec<_>>())?;
+    let description = format!("{name}: {unit}; the table has the numbers.");
+    Some(Drawing { picture, title: name.to_owned(), description })
+}
+
+fn sizes(row: &CostRow) -> impl Iterator<Item = String> {
+    [("n", row.n), ("d_k", row.d_k)].into_iter().filter_map(|(name, size)| Some(format!("{name} = {}", size?)))
+}
+
 fn checks(name: &str, rows: &[&CostRow]) -> Option<crate::report::plot::Picture> {
     let value = |row: &&CostRow| {
-        let sizes =
-            [("n", row.n), ("d_k", row.d_k)].into_iter().filter_map(|(name, size)| Some(format!("{name} = {}", size?)));
-        let label: Vec<String> = row.kernel.clone().into_iter().chain(sizes).collect();
+        let label: Vec<String> = row.kernel.clone().into_iter().chain(sizes(row)).collect();
         Some(Value {
             label: label.join(", "),
             estimate: row.difference?,

@@ -124,7 +124,7 @@ fn moments(heads: &[HeadMoments]) -> Option<Group> {
     let aligned =
         |(index, name): (usize, &str)| (name.to_owned(), if index == 0 { Alignment::Left } else { Alignment::Right });
     (!heads.is_empty()).then(|| Group {
-        name: "heads".into(),
+        name: "moments of each head".into(),
         notes: vec![
             "The moments of every head as measured, and what i.i.d. entries would give; nothing is claimed of them."
                 .into(),

@@ -35,11 +35,12 @@ mod tests {
             "<mfrac>",
             "<msub><mi>S</mi><mi>i</mi></msub>",
             "<mo>&lt;</mo>",
-            "for\u{a0}all\u{a0}",
+            "<mtext>for",
             "</math>",
         ] {
             assert!(markup.contains(part), "{part} in {markup}");
         }
+        assert!(!markup.contains("nbsp"), "{markup}");
     }
 
     #[test]

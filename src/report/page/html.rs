@@ -12,6 +12,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 const OPEN_LINES: usize = 60;
 /// Claims that do not hold which are named at the top.
 const NAMED_AT_TOP: usize = 24;
+/// Of more statistics together the formulas stand alone; each says more where it has a place of its own.
+const SPOKEN_MEANINGS: usize = 2;
 /// A taller picture of all claims is shown where it is asked for.
 const TALLEST_OVERVIEW: u32 = 900;
 /// A column with a longer text gets room for it.
@@ -150,13 +152,20 @@ fn wrong(markup: &mut Markup, sections: &[Section]) {
     }
 }
 
+/// Columns of what to do about it.
+const ADVICE: [&str; 2] = ["likeliest cause", "what would confirm it"];
+
 /// A line of a table in one line of text.
 fn described(group: &Group, line: &Line) -> String {
     let named = group.table.columns.iter().zip(&line.cells).enumerate().filter(|(_, (_, cell))| !cell.is_empty());
     // The first cell names the line, where the name of the group does not do it.
     let parts = named.filter(|(index, (_, cell))| *index > 0 || **cell != group.name);
-    let parts =
-        parts.map(|(index, ((name, _), cell))| if index == 0 { cell.clone() } else { format!("{name} {cell}") });
+    let parts = parts.filter(|(_, ((name, _), _))| !ADVICE.contains(&name.as_str()));
+    let parts = parts.map(|(index, ((name, _), cell))| match name.as_str() {
+        "what is seen" => cell.clone(),
+        _ if index == 0 => cell.clone(),
+        name => format!("{name} {cell}"),
+    });
     parts.collect::<Vec<_>>().join(", ")
 }
 
@@ -257,14 +266,19 @@ fn claim(markup: &mut Markup, id: &str, group: &Group) {
             for (name, meaning) in &group.meanings {
                 markup.element("p", &[], |markup| {
                     if !name.is_empty() {
-                        markup.leaf("strong", &[], &format!("{name}: "));
+                        markup.leaf("strong", &[], &format!("{name} "));
                     }
-                    markup.text(meaning.words);
+                    if group.meanings.len() <= SPOKEN_MEANINGS {
+                        markup.text(meaning.words);
+                    }
                 });
-                for latex in meaning.formulas {
+                let formulas = if group.meanings.len() <= SPOKEN_MEANINGS { meaning.formulas.len() } else { 1 };
+                for latex in meaning.formulas.iter().take(formulas) {
                     markup.element("div", &[("class", "formula")], |markup| markup.verbatim(&formula::display(latex)));
                 }
-                markup.leaf("p", &[("class", "faint")], &capitalised(meaning.source));
+                if group.meanings.len() <= SPOKEN_MEANINGS {
+                    markup.leaf("p", &[("class", "faint")], &format!("{}.", meaning.source));
+                }
             }
             explanation(markup, &group.explanation);
         });
@@ -281,17 +295,6 @@ fn claim(markup: &mut Markup, id: &str, group: &Group) {
         markup.element("p", &[("class", "faint")], |markup| markup.foreign(note));
     }
     markup.close();
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    match letters.next() {
-        // A symbol at the start is no sentence.
-        Some(first) if first.is_ascii_lowercase() && !matches!(letters.clone().next(), Some(' ' | ',')) => {
-            format!("{}{}.", first.to_uppercase(), letters.as_str())
-        }
-        _ => format!("{text}."),
-    }
 }
 
 /// The question and the formula of a check; the rest where it is asked for.

@@ -6,7 +6,7 @@ use super::source::Source;
 use crate::report::command_line;
 use crate::report::json::invocation;
 use crate::report::number::{percent, probability, signed_percent, with_interval};
-use crate::report::plot::across::{self, Chart, Point, Series};
+use crate::report::plot::across::{self, Chart, Point, Series, Spacing};
 use crate::report::plot::values::{self, Value};
 use crate::report::plot::{self, Picture};
 use crate::report::row::Row;
@@ -222,6 +222,10 @@ fn across(name: &str, rows: &[&Row]) -> Option<Picture> {
         (&"", Some((kind, _))) => kind.to_owned(),
         (of, _) => (*of).to_owned(),
     };
+    let spacing = match of.as_str() {
+        "number of the row" | "head" | "layer" | "position" => Spacing::ByNumber,
+        _ => Spacing::ByMagnitude,
+    };
     // What else differs tells the series apart.
     let others: Vec<&Parameter> = PARAMETERS
         .iter()
@@ -264,6 +268,7 @@ fn across(name: &str, rows: &[&Row]) -> Option<Picture> {
         title: format!("{name} against {of}"),
         conditions: plot::conditions(&drawable),
         of,
+        spacing,
         quantity: name.to_owned(),
         series: series.collect(),
     })

@@ -12,9 +12,9 @@ const TOP: f64 = 66.0;
 const BOTTOM: f64 = 350.0;
 const HEIGHT: u32 = 420;
 /// Positive values that spread further than this are drawn on a logarithmic axis.
-const LOGARITHMIC_FROM: f64 = 50.0;
-/// Sizes that spread further than this likewise.
-const LOGARITHMIC_SIZES_FROM: f64 = 6.0;
+const LOGARITHMIC_FROM: f64 = 8.0;
+/// Sizes by magnitude that spread further than this likewise.
+const LOGARITHMIC_SIZES_FROM: f64 = 4.0;
 /// More series than there are colours cannot be told apart.
 const MOST_SERIES: usize = SERIES.len();
 
@@ -43,6 +43,15 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
+/// How sizes follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spacing {
+    /// Numbers of heads, layers, rows.
+    ByNumber,
+    /// Doubling, as widths do.
+    ByMagnitude,
+}
+
 /// What stands around the points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
@@ -52,6 +61,8 @@ pub struct Chart {
     pub conditions: String,
     /// Name of the size.
     pub of: String,
+    /// How the sizes follow each other.
+    pub spacing: Spacing,
     /// Name of the quantity.
     pub quantity: String,
     /// At most six are drawn.
@@ -68,7 +79,8 @@ pub fn draw(chart: &Chart) -> Option<Picture> {
     let found: Vec<&Series> = chart.series.iter().filter(drawable).collect();
     let series = &found[..found.len().min(MOST_SERIES)];
     let points = || series.iter().flat_map(|series| &series.points);
-    let horizontal = Scale::of(points().map(|point| point.x), LOGARITHMIC_SIZES_FROM, (LEFT + 18.0, RIGHT - 18.0))?;
+    let from = if chart.spacing == Spacing::ByMagnitude { LOGARITHMIC_SIZES_FROM } else { f64::INFINITY };
+    let horizontal = Scale::of(points().map(|point| point.x), from, (LEFT + 18.0, RIGHT - 18.0))?;
     let estimates = points().flat_map(|point| [Some(point.estimate), point.theory]).flatten();
     let limits = points().filter_map(|point| point.interval).flat_map(|(low, high)| [low, high]);
     let vertical = Scale::of(estimates.chain(limits), LOGARITHMIC_FROM, (BOTTOM - 12.0, TOP + 12.0))?;
@@ -207,6 +219,7 @@ mod tests {
             title: "entropy".into(),
             conditions: String::new(),
             of: "d_k".into(),
+            spacing: Spacing::ByMagnitude,
             quantity: "nats".into(),
             series: vec![Series { name: String::new(), points: values.iter().map(point).collect() }],
         }
