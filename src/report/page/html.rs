@@ -1,23 +1,17 @@
 //! Sections as HTML.
 
-use super::formula;
+use super::claim::{badge, claim, figure, standing, verdict_cell};
 use super::markup::Markup;
-use super::section::{Alignment, Drawing, Group, Line, Section, Standing, Table, Tally};
+use super::section::{Group, Line, Section, Standing, Tally};
 use super::{Frame, overall};
 
 const STYLE: &str = include_str!("style.css");
 /// Nothing may be loaded and nothing may run, whatever a file has in it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-/// Lines of a table that are shown without being asked for.
-const OPEN_LINES: usize = 60;
 /// Claims that do not hold which are named at the top.
 const NAMED_AT_TOP: usize = 24;
-/// Of more statistics together the formulas stand alone; each says more where it has a place of its own.
-const SPOKEN_MEANINGS: usize = 2;
 /// A taller picture of all claims is shown where it is asked for.
 const TALLEST_OVERVIEW: u32 = 900;
-/// A column with a longer text gets room for it.
-const LONG_CELL: usize = 36;
 
 /// The page.
 pub fn render(frame: &Frame, sections: &[Section]) -> String {
@@ -64,13 +58,6 @@ fn words(standing: Standing, sections: &[Section]) -> &'static str {
         Standing::NoData if sections.iter().all(|section| section.tally().claims() == 0) => "nothing was judged",
         Standing::NoData => "not everything was judged",
     }
-}
-
-fn badge(markup: &mut Markup, standing: Standing, word: &str) {
-    markup.element("span", &[("class", &format!("badge {}", standing.class()))], |markup| {
-        markup.leaf("span", &[("aria-hidden", "true")], &format!("{} ", standing.mark()));
-        markup.text(word);
-    });
 }
 
 fn top(markup: &mut Markup, frame: &Frame, sections: &[Section]) {
@@ -194,7 +181,9 @@ fn file(markup: &mut Markup, number: usize, section: &Section) {
         }
     });
     markup.leaf("p", &[("class", "faint")], "To reproduce it:");
-    section.commands.iter().for_each(|line| command(markup, line));
+    if !section.commands.is_empty() {
+        command(markup, &section.commands.join("\n"));
+    }
     if !section.note_on_commands.is_empty() {
         markup.leaf("p", &[("class", "faint")], &section.note_on_commands);
     }
@@ -240,156 +229,6 @@ fn index(markup: &mut Markup, number: usize, section: &Section) {
                 });
             }
         });
-    });
-}
-
-/// The worst claim of a group; without one, what stands there instead.
-fn standing(group: &Group) -> Standing {
-    let tally = group.table.tally();
-    match (tally.claims(), tally.number(Standing::Noted)) {
-        (0, 0) => Standing::Measured,
-        (0, _) => Standing::Noted,
-        _ => tally.worst(),
-    }
-}
-
-fn claim(markup: &mut Markup, id: &str, group: &Group) {
-    let standing = standing(group);
-    markup.open("section", &[("class", "claim"), ("id", id)]);
-    markup.element("h3", &[], |markup| {
-        markup.foreign(&group.name);
-        markup.text(" ");
-        badge(markup, standing, standing.word());
-    });
-    markup.element("div", &[("class", "beside")], |markup| {
-        markup.element("div", &[("class", "meaning")], |markup| {
-            for (name, meaning) in &group.meanings {
-                markup.element("p", &[], |markup| {
-                    if !name.is_empty() {
-                        markup.leaf("strong", &[], &format!("{name} "));
-                    }
-                    if group.meanings.len() <= SPOKEN_MEANINGS {
-                        markup.text(meaning.words);
-                    }
-                });
-                let formulas = if group.meanings.len() <= SPOKEN_MEANINGS { meaning.formulas.len() } else { 1 };
-                for latex in meaning.formulas.iter().take(formulas) {
-                    markup.element("div", &[("class", "formula")], |markup| markup.verbatim(&formula::display(latex)));
-                }
-                if group.meanings.len() <= SPOKEN_MEANINGS {
-                    markup.leaf("p", &[("class", "faint")], &format!("{}.", meaning.source));
-                }
-            }
-            explanation(markup, &group.explanation);
-        });
-        if !group.drawings.is_empty() {
-            markup.element("div", &[], |markup| {
-                for (number, drawing) in group.drawings.iter().enumerate() {
-                    figure(markup, drawing, &format!("{id}-picture-{}", number + 1));
-                }
-            });
-        }
-    });
-    tables(markup, group);
-    for note in &group.notes {
-        markup.element("p", &[("class", "faint")], |markup| markup.foreign(note));
-    }
-    markup.close();
-}
-
-/// The question and the formula of a check; the rest where it is asked for.
-fn explanation(markup: &mut Markup, text: &str) {
-    let mut paragraphs = text.split("\n\n").flat_map(|block| block.split('\n')).filter(|line| !line.trim().is_empty());
-    let Some(first) = paragraphs.next() else { return };
-    markup.leaf("p", &[], first);
-    let (formulas, others): (Vec<&str>, Vec<&str>) = paragraphs.partition(|line| line.starts_with("Formula"));
-    formulas.iter().for_each(|line| markup.leaf("p", &[], line));
-    if !others.is_empty() {
-        markup.element("details", &[], |markup| {
-            markup.leaf("summary", &[], "When it fails, and where it is blind");
-            others.iter().for_each(|line| markup.leaf("p", &[], line));
-        });
-    }
-}
-
-fn figure(markup: &mut Markup, drawing: &Drawing, id: &str) {
-    markup.element("figure", &[], |markup| {
-        let label = format!("Picture: {}", drawing.title);
-        let attributes = [("class", "picture"), ("role", "region"), ("aria-label", label.as_str()), ("tabindex", "0")];
-        markup.element("div", &attributes, |markup| {
-            markup.verbatim(&drawing.picture.to_inline_svg(id, &drawing.title, &drawing.description));
-        });
-    });
-}
-
-/// The table; of a long one the lines that do not hold, and all where they are asked for.
-fn tables(markup: &mut Markup, group: &Group) {
-    let Table { columns, lines } = &group.table;
-    let all: Vec<&Line> = lines.iter().collect();
-    if all.len() <= OPEN_LINES {
-        table(markup, &group.name, columns, &all);
-        return;
-    }
-    let worst: Vec<&Line> = lines.iter().filter(|line| line.standing < Standing::Upheld).take(OPEN_LINES).collect();
-    if !worst.is_empty() {
-        table(markup, &format!("{}: what does not hold", group.name), columns, &worst);
-    }
-    markup.element("details", &[], |markup| {
-        markup.leaf("summary", &[], &format!("All {} lines", all.len()));
-        table(markup, &group.name, columns, &all);
-    });
-}
-
-fn table(markup: &mut Markup, name: &str, columns: &[(String, Alignment)], lines: &[&Line]) {
-    let label = format!("Table: {name}");
-    markup.open("div", &[("class", "scroll"), ("role", "region"), ("aria-label", &label), ("tabindex", "0")]);
-    markup.open("table", &[]);
-    markup.element("caption", &[], |markup| {
-        markup.foreign(name);
-        markup.text(&format!(", {} line{}", lines.len(), if lines.len() == 1 { "" } else { "s" }));
-    });
-    let is_long = |index: usize| {
-        lines.iter().any(|line| line.cells.get(index).is_some_and(|cell| cell.chars().count() > LONG_CELL))
-    };
-    let classes: Vec<&str> = (columns.iter().enumerate())
-        .map(|(index, (_, alignment))| match alignment {
-            Alignment::Right => "number",
-            Alignment::Left if is_long(index) => "long",
-            Alignment::Left => "",
-        })
-        .collect();
-    markup.element("thead", &[], |markup| {
-        markup.element("tr", &[], |markup| {
-            for ((name, _), class) in columns.iter().zip(&classes) {
-                markup.leaf("th", &[("scope", "col"), ("class", class)], name);
-            }
-            markup.leaf("th", &[("scope", "col")], "verdict");
-        });
-    });
-    markup.open("tbody", &[]);
-    for line in lines {
-        markup.element("tr", &[], |markup| {
-            for (index, (cell, class)) in line.cells.iter().zip(&classes).enumerate() {
-                match (index, *class) {
-                    (0, class) => {
-                        markup.element("th", &[("scope", "row"), ("class", class)], |markup| markup.foreign(cell))
-                    }
-                    (_, "number") => markup.leaf("td", &[("class", "number")], cell),
-                    (_, class) => markup.element("td", &[("class", class)], |markup| markup.foreign(cell)),
-                }
-            }
-            verdict_cell(markup, line.standing, &line.word);
-        });
-    }
-    markup.close();
-    markup.close();
-    markup.close();
-}
-
-fn verdict_cell(markup: &mut Markup, standing: Standing, word: &str) {
-    markup.element("td", &[("class", &format!("verdict {}", standing.class()))], |markup| {
-        markup.leaf("span", &[("aria-hidden", "true")], &format!("{} ", standing.mark()));
-        markup.text(word);
     });
 }
 

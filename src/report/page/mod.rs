@@ -4,6 +4,7 @@
 //! The bytes depend on the files and their names alone.
 
 mod cases;
+mod claim;
 mod costs;
 mod findings;
 mod formula;

@@ -316,6 +316,13 @@ fn a_json_file_gives_its_command_and_a_csv_file_what_its_columns_tell() {
     let text = page(&[from_csv(&rows)]);
     assert!(text.contains("attn variance --scale none --dk 5,7 --queries 31 --trials 11 --seed 7</bdi>"), "{text}");
     assert!(text.contains("a CSV file has no command line"));
+    let masked = Row {
+        command: "mask".into(),
+        mask: Some("window:5 claimed window:4".into()),
+        ..statistic("leak", 5, Verdict::Rejected)
+    };
+    let text = page(&[from_csv(&[masked])]);
+    assert!(text.contains("attn mask --scale none --kind window:5 --claim window:4 --dk 5 "), "{text}");
 }
 
 #[test]

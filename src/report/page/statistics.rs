@@ -107,8 +107,16 @@ fn rebuilt(source: &Source, rows: &[Row]) -> Option<String> {
         let is_list = ["--scale", "--dk", "--queries", "--keys"].contains(&parameter.option);
         let keys_follow = parameter.option == "--keys" && rows.iter().all(|row| row.n_keys == row.n_queries);
         let is_told = if is_list { !values.is_empty() && !keys_follow } else { values.len() == 1 };
-        if is_told {
-            words.extend([parameter.option.to_owned(), values.join(",")]);
+        if !is_told {
+            continue;
+        }
+        let value = values.join(",");
+        // A mask that is not the one claimed stands beside it.
+        match value.split_once(" claimed ").filter(|_| parameter.option == "--kind") {
+            Some((applied, claimed)) => {
+                words.extend(["--kind", applied, "--claim", claimed].map(String::from));
+            }
+            None => words.extend([parameter.option.to_owned(), value]),
         }
     }
     words.extend(source.seed.map(|seed| ["--seed".to_owned(), seed.to_string()]).into_iter().flatten());
