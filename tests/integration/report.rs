@@ -58,7 +58,7 @@ fn results_of_all_simulations_become_one_page_that_is_the_same_every_time() {
     let count = |name: &str| names.iter().filter(|found| *found == name).count();
     assert_eq!((count("html"), count("h1"), count("script"), count("img")), (1, 1, 0, 0));
     assert!(count("math") > 30 && count("svg") > 30 && count("table") > 30, "{} {}", count("math"), count("svg"));
-    assert!(page.contains("Not every claim holds") && page.contains("What does not hold"));
+    assert!(page.contains("Not every claim holds") && page.contains("What does not hold"), "of the mean");
     for file in files {
         assert!(page.contains(&format!("<bdi>{file}</bdi>")), "{file}");
     }

@@ -78,8 +78,8 @@ fn table(rows: &[&CostRow]) -> Table {
         ("operations", Alignment::Right, cells(&|row| row.operations.map(|count| count.to_string()))),
         ("seconds (95 %)", Alignment::Right, cells(&seconds)),
         ("operations a second", Alignment::Right, cells(&|row| row.operations_per_second.map(digits))),
-        ("peak memory", Alignment::Right, cells(&|row| row.bytes.map(|bytes| bytes_text(bytes)))),
-        ("its law", Alignment::Right, cells(&|row| row.bytes_law.map(|bytes| bytes_text(bytes)))),
+        ("peak memory", Alignment::Right, cells(&|row| row.bytes.map(bytes_text))),
+        ("its law", Alignment::Right, cells(&|row| row.bytes_law.map(bytes_text))),
         (
             "exponent (95 %)",
             Alignment::Right,
@@ -94,9 +94,12 @@ fn table(rows: &[&CostRow]) -> Table {
     Table::of(columns, verdicts)
 }
 
+/// A size of a row.
+type Size = fn(&CostRow) -> Option<u64>;
+
 /// What a stage takes over one size, at the largest other size: seconds where it was timed, else operations.
 fn growth(name: &str, of: &str, words: &str, rows: &[&CostRow]) -> Option<crate::report::plot::Picture> {
-    let (size, fixed): (fn(&CostRow) -> Option<u64>, fn(&CostRow) -> Option<u64>) = match of {
+    let (size, fixed): (Size, Size) = match of {
         // A cached token is asked for by one query; what varies is the number of keys.
         "n" if name == "cached_token" => (|row| row.m, |row| row.d_k),
         "n" => (|row| row.n, |row| row.d_k),

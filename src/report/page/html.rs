@@ -109,7 +109,7 @@ fn files(markup: &mut Markup, sections: &[Section]) {
     markup.close();
 }
 
-/// What does not hold, by name.
+/// What does not hold or could not be judged, by name.
 fn wrong(markup: &mut Markup, sections: &[Section]) {
     let mut found: Vec<(Standing, String, &Group, &Line)> = Vec::new();
     for (number, section) in sections.iter().enumerate() {
@@ -122,7 +122,13 @@ fn wrong(markup: &mut Markup, sections: &[Section]) {
         return;
     }
     found.sort_by_key(|(standing, ..)| *standing);
-    markup.leaf("h2", &[], "What does not hold");
+    let (first, last) = (found[0].0, found[found.len() - 1].0);
+    let heading = match (first == Standing::Rejected, last == Standing::Rejected) {
+        (true, true) => "What does not hold",
+        (true, false) => "What does not hold or could not be judged",
+        (false, _) => "What could not be judged",
+    };
+    markup.leaf("h2", &[], heading);
     markup.element("ul", &[], |markup| {
         for (standing, id, group, line) in found.iter().take(NAMED_AT_TOP) {
             markup.element("li", &[], |markup| {
@@ -180,7 +186,11 @@ fn file(markup: &mut Markup, number: usize, section: &Section) {
             markup.element("dd", &[], |markup| markup.foreign(value));
         }
     });
-    markup.leaf("p", &[("class", "faint")], "To reproduce it:");
+    let told = match section.note_on_commands.is_empty() {
+        true => "To reproduce it:",
+        false => "To reproduce it, as far as the file tells:",
+    };
+    markup.leaf("p", &[("class", "faint")], told);
     if !section.commands.is_empty() {
         command(markup, &section.commands.join("\n"));
     }

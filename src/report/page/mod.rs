@@ -57,11 +57,7 @@ fn section(source: &Source, explain: &dyn Fn(&str) -> Option<String>) -> Section
     // A suite names the commands of its items itself; the one that ran them comes first.
     let mut commands: Vec<String> = source.invocation.iter().cloned().collect();
     commands.extend(
-        section
-            .commands
-            .iter()
-            .filter(|command| !source.invocation.as_ref().is_some_and(|own| own == *command))
-            .cloned(),
+        section.commands.iter().filter(|command| source.invocation.as_ref().is_none_or(|own| own != *command)).cloned(),
     );
     let missing = "The command line is not in a CSV file; write JSON to keep it.";
     let note = match (section.note_on_commands.is_empty(), commands.is_empty()) {

@@ -78,7 +78,7 @@ impl Section {
                 self.facts.push(rate("not in a CSV file".to_owned()));
                 self.commands = rebuilt(source, rows).into_iter().collect();
                 self.note_on_commands = "Put together from the columns: a CSV file has no command line. Options that leave no trace in the columns \
-                    (such as --mean, --detect or --false-alarm) are missing; write JSON to keep them."
+                    (such as --mean, --heads, --layers, --detect or --false-alarm) are missing; write JSON to keep them."
                     .to_owned();
             }
         }
@@ -118,6 +118,10 @@ fn rebuilt(source: &Source, rows: &[Row]) -> Option<String> {
             }
             None => words.extend([parameter.option.to_owned(), value]),
         }
+    }
+    // Only rows of queries have a number of their own.
+    if first.command == "mask" && rows.iter().any(|row| row.index.is_some()) {
+        words.push("--by-row".to_owned());
     }
     words.extend(source.seed.map(|seed| ["--seed".to_owned(), seed.to_string()]).into_iter().flatten());
     Some(invocation(words))
