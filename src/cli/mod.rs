@@ -17,6 +17,7 @@ pub mod multi_head;
 pub mod output;
 pub mod positional;
 pub mod probe;
+pub mod report;
 pub mod shared;
 pub mod softmax_spikiness;
 pub mod variance;
@@ -78,6 +79,7 @@ enum Command {
     Merge(merge::MergeArguments),
     Completions(completions::CompletionsArguments),
     Man(man::ManArguments),
+    Report(report::ReportArguments),
 }
 
 /// Runs the program on `arguments` (the first is its own name) and returns its exit code.
@@ -151,7 +153,7 @@ impl Command {
             Self::Probe(arguments) => arguments.action.results(),
             Self::Check(arguments) => Some(&arguments.results),
             Self::Merge(arguments) => Some(&arguments.results),
-            Self::Completions(_) | Self::Man(_) => None,
+            Self::Completions(_) | Self::Man(_) | Self::Report(_) => None,
         }
     }
 }
@@ -175,6 +177,7 @@ fn execute(command: Command, invocation: &str) -> Result<ExitStatus> {
         Command::Merge(arguments) => merge(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),
+        Command::Report(arguments) => commands::report::run(&arguments, invocation),
     }
 }
 

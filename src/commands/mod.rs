@@ -23,6 +23,7 @@ pub(crate) mod parse;
 pub mod positional;
 pub mod probe;
 mod recorded;
+pub mod report;
 mod simulate;
 pub mod softmax_spikiness;
 pub mod variance;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::json::Run;
 use super::number::{exact_or_empty, probability, significant};
@@ -12,7 +12,7 @@ use super::table::{Layout, paragraph};
 use super::{Format, csv, json, markdown};
 
 /// What became of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimVerdict {
     /// It holds, and a deviation worth seeing would have been seen.
@@ -54,7 +54,7 @@ impl ClaimVerdict {
 }
 
 /// One claim of one item.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimRow {
     /// Name of the item in the suite.
     pub item: String,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Format;
 use super::json::Run;
@@ -28,7 +28,7 @@ pub const COLUMNS: [&str; 12] = [
 ];
 
 /// One finding.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FindingRow {
     /// File or files.
     pub file: String,
@@ -56,12 +56,16 @@ pub struct FindingRow {
     /// Version of the program.
     pub version: String,
     /// Standard error of `measured`; not in the CSV.
+    #[serde(default)]
     pub standard_error: Option<f64>,
     /// The likeliest cause; not in the CSV.
+    #[serde(default)]
     pub cause: String,
     /// What would confirm it; not in the CSV.
+    #[serde(default)]
     pub would_confirm: String,
     /// What the same cause explains; not in the CSV.
+    #[serde(default)]
     pub symptoms: Vec<String>,
     /// Batch entry and head of each place, for pictures; empty if it holds for the whole.
     #[serde(skip)]

@@ -19,6 +19,7 @@ pub mod junit;
 pub mod markdown;
 pub mod notes;
 pub mod number;
+pub mod page;
 pub mod partial;
 pub mod plot;
 

@@ -6,11 +6,13 @@
 
 mod audit;
 mod audit_columns;
+pub mod across;
 mod axis;
 mod claims;
 mod cost;
 pub mod growth;
 mod indexed;
+mod inline;
 pub mod mask;
 mod picture;
 mod positional;
@@ -19,6 +21,7 @@ mod standing;
 mod strips;
 mod suite;
 mod sweep;
+pub mod values;
 
 use std::io;
 use std::path::Path;
@@ -26,6 +29,7 @@ use std::path::Path;
 use super::row::Row;
 
 pub use audit::draw as audit;
+pub use claims::draw as claims;
 pub use cost::draw as cost;
 pub use picture::Picture;
 pub use positional::draw as positional;
@@ -103,7 +107,7 @@ pub fn words_of_scale(scale: &str) -> String {
 }
 
 /// The line under a title: what is the same in all rows.
-fn conditions(rows: &[&Row]) -> String {
+pub(in crate::report) fn conditions(rows: &[&Row]) -> String {
     let mut parts = Vec::new();
     let mut add = |text: &dyn Fn(&Row) -> Option<String>| {
         let mut values = rows.iter().filter_map(|row| text(row));

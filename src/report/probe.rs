@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::json::Run;
 use super::markdown::cell;
@@ -12,7 +12,7 @@ use super::table::{Colour, Layout, paragraph};
 use super::{Format, Record, csv, json};
 
 /// A capability (then `case` is empty) or one of its cases.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeRow {
     /// Name of the capability.
     pub capability: String,

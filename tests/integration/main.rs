@@ -19,6 +19,7 @@ mod precisions;
 mod probe;
 mod probe_adapters;
 mod program;
+mod report;
 mod reproducibility;
 mod resume;
 mod rows;

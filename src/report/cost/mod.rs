@@ -4,7 +4,7 @@ mod table;
 
 pub use table::{Closing, bytes as bytes_text, write_markdown, write_table};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::number::{exact_or_empty, finite};
 use super::record::Record;
@@ -14,7 +14,7 @@ use super::row::Verdict;
 ///
 /// Rows are of four kinds, told apart by what is filled: a *cost* has `seconds` (and `operations`); a *count* has operations and
 /// nothing measured; a *growth* has `exponent_of`; a *check* has `difference`. `None` is an empty field in CSV and `null` in JSON.
-#[derive(Clone, Debug, PartialEq, Default, Serialize)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct CostRow {
     /// The subcommand.
     pub command: String,

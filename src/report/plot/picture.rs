@@ -124,8 +124,8 @@ pub enum Shape {
 /// Shapes in the order they are painted.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    width: u32,
-    height: u32,
+    pub(super) width: u32,
+    pub(super) height: u32,
     pub(super) shapes: Vec<Shape>,
 }
 
@@ -133,6 +133,11 @@ impl Picture {
     /// An empty, white picture.
     pub fn new(width: u32, height: u32) -> Self {
         Self { width, height, shapes: Vec::new() }
+    }
+
+    /// Its height in units.
+    pub fn height(&self) -> u32 {
+        self.height
     }
 
     /// Adds a polygonal line.

@@ -1,0 +1,261 @@
+//! Any quantity against any size: measured points with their limits, what is expected as a line.
+
+use super::axis::{Axis, linear_ticks, log_ticks};
+use super::palette::{FAINT, GRID, INK, SERIES};
+use super::picture::{Anchor, Marker, Picture};
+use crate::report::number::{significant, trimmed};
+
+const WIDTH: u32 = 800;
+const LEFT: f64 = 96.0;
+const RIGHT: f64 = 610.0;
+const TOP: f64 = 66.0;
+const BOTTOM: f64 = 350.0;
+const HEIGHT: u32 = 420;
+/// Positive values that spread further than this are drawn on a logarithmic axis.
+const LOGARITHMIC_FROM: f64 = 8.0;
+/// Sizes by magnitude that spread further than this likewise.
+const LOGARITHMIC_SIZES_FROM: f64 = 4.0;
+/// More series than there are colours cannot be told apart.
+const MOST_SERIES: usize = SERIES.len();
+
+/// More sizes than this have no room for a tick each.
+const MOST_SIZE_TICKS: usize = 9;
+
+/// A measured value at one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// The size.
+    pub x: f64,
+    /// What was measured.
+    pub estimate: f64,
+    /// Its 95 % limits.
+    pub interval: Option<(f64, f64)>,
+    /// What was expected.
+    pub theory: Option<f64>,
+}
+
+/// Points of one colour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// What tells it from the others; empty if there are none.
+    pub name: String,
+    /// By rising size.
+    pub points: Vec<Point>,
+}
+
+/// How sizes follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spacing {
+    /// Numbers of heads, layers, rows.
+    ByNumber,
+    /// Doubling, as widths do.
+    ByMagnitude,
+}
+
+/// What stands around the points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chart {
+    /// Above.
+    pub title: String,
+    /// Below the title: what is the same in all points.
+    pub conditions: String,
+    /// Name of the size.
+    pub of: String,
+    /// How the sizes follow each other.
+    pub spacing: Spacing,
+    /// Name of the quantity.
+    pub quantity: String,
+    /// At most six are drawn.
+    pub series: Vec<Series>,
+}
+
+/// The picture, or nothing if no series has two sizes.
+pub fn draw(chart: &Chart) -> Option<Picture> {
+    let drawable = |series: &&Series| {
+        let mut sizes: Vec<f64> = series.points.iter().map(|point| point.x).collect();
+        sizes.dedup();
+        sizes.len() > 1
+    };
+    let found: Vec<&Series> = chart.series.iter().filter(drawable).collect();
+    let series = &found[..found.len().min(MOST_SERIES)];
+    let points = || series.iter().flat_map(|series| &series.points);
+    let from = if chart.spacing == Spacing::ByMagnitude { LOGARITHMIC_SIZES_FROM } else { f64::INFINITY };
+    let horizontal = Scale::of(points().map(|point| point.x), from, (LEFT + 18.0, RIGHT - 18.0))?;
+    let estimates = points().flat_map(|point| [Some(point.estimate), point.theory]).flatten();
+    let limits = points().filter_map(|point| point.interval).flat_map(|(low, high)| [low, high]);
+    let vertical = Scale::of(estimates.chain(limits), LOGARITHMIC_FROM, (BOTTOM - 12.0, TOP + 12.0))?;
+    let mut picture = Picture::new(WIDTH, HEIGHT);
+    let title = match found.len() - series.len() {
+        0 => chart.title.clone(),
+        more => format!("{} ({more} more series not drawn)", chart.title),
+    };
+    picture.text((20.0, 22.0), title, 20.0, Anchor::Left, INK);
+    picture.text((20.0, 45.0), chart.conditions.as_str(), 14.0, Anchor::Left, FAINT);
+    frame(&mut picture, chart, &horizontal, &vertical);
+    for (index, series) in series.iter().enumerate() {
+        let colour = SERIES[index];
+        let theory: Vec<(f64, f64)> = (series.points.iter())
+            .filter_map(|point| Some((horizontal.at(point.x), vertical.at(point.theory?))))
+            .collect();
+        picture.line(&theory, colour, 1.5);
+        for point in &series.points {
+            let x = horizontal.at(point.x);
+            if let Some((low, high)) = point.interval {
+                picture.line(&[(x, vertical.at(low)), (x, vertical.at(high))], colour, 2.0);
+            }
+            picture.mark((x, vertical.at(point.estimate)), Marker::of(index), colour);
+        }
+    }
+    legend(&mut picture, series);
+    Some(picture)
+}
+
+/// An axis that may be logarithmic.
+struct Scale {
+    axis: Axis,
+    is_logarithmic: bool,
+}
+
+impl Scale {
+    /// Around these values; None without a finite one.
+    fn of(values: impl Iterator<Item = f64>, logarithmic_from: f64, (start, end): (f64, f64)) -> Option<Self> {
+        let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let is_logarithmic = least > 0.0 && most / least >= logarithmic_from;
+        let (low, high) = if is_logarithmic { (least.log10(), most.log10()) } else { (least, most) };
+        // Values that are all the same still need an axis of some length; rounding is no variation.
+        let span = high - low;
+        let margin = match span > 1e-9 * high.abs().max(low.abs()) {
+            true => 0.04 * span,
+            false if high == 0.0 => 0.5,
+            false => 0.5 * high.abs(),
+        };
+        let axis = Axis { low: low - margin, high: high + margin, start, end };
+        (!values.is_empty()).then_some(Self { axis, is_logarithmic })
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        self.axis.clamped(if self.is_logarithmic { value.max(f64::MIN_POSITIVE).log10() } else { value })
+    }
+
+    /// Round values and their texts.
+    fn ticks(&self, count: usize) -> Vec<(f64, String)> {
+        let Axis { low, high, .. } = self.axis;
+        let ticks = match self.is_logarithmic {
+            true => log_ticks(10f64.powf(low), 10f64.powf(high)),
+            false => linear_ticks(low, high, count),
+        };
+        let digits = if self.is_logarithmic { 1 } else { digits(&ticks) };
+        ticks.iter().map(|tick| (*tick, trimmed(&significant(*tick, digits)))).collect()
+    }
+}
+
+/// Significant digits that tell neighbouring ticks apart.
+fn digits(ticks: &[f64]) -> usize {
+    let [first, second, ..] = ticks else { return 3 };
+    let largest = ticks.iter().fold(0.0f64, |largest, tick| largest.max(tick.abs()));
+    let places = |value: f64| value.log10().floor() as i32;
+    (places(largest) - places((second - first) * 1.000_001) + 1).clamp(1, 15) as usize
+}
+
+fn frame(picture: &mut Picture, chart: &Chart, horizontal: &Scale, vertical: &Scale) {
+    for (tick, text) in vertical.ticks(6) {
+        let y = vertical.at(tick);
+        picture.line(&[(LEFT, y), (RIGHT, y)], GRID, 1.0);
+        picture.text((LEFT - 8.0, y), text, 14.0, Anchor::Right, INK);
+    }
+    for (tick, text) in size_ticks(chart, horizontal) {
+        let x = horizontal.at(tick);
+        picture.line(&[(x, TOP), (x, BOTTOM)], GRID, 1.0);
+        picture.text((x, BOTTOM + 15.0), text, 14.0, Anchor::Centre, INK);
+    }
+    picture.line(&[(LEFT, TOP), (LEFT, BOTTOM), (RIGHT, BOTTOM), (RIGHT, TOP), (LEFT, TOP)], FAINT, 1.0);
+    picture.text((0.5 * (LEFT + RIGHT), BOTTOM + 42.0), chart.of.as_str(), 15.0, Anchor::Centre, INK);
+    picture.text((24.0, 0.5 * (TOP + BOTTOM)), chart.quantity.as_str(), 15.0, Anchor::Upwards, INK);
+}
+
+/// The sizes themselves, unless there are too many.
+fn size_ticks(chart: &Chart, horizontal: &Scale) -> Vec<(f64, String)> {
+    let mut sizes: Vec<f64> = chart.series.iter().flat_map(|series| &series.points).map(|point| point.x).collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    match sizes.len() <= MOST_SIZE_TICKS {
+        true => sizes.into_iter().map(|size| (size, trimmed(&significant(size, 6)))).collect(),
+        false => horizontal.ticks(8),
+    }
+}
+
+fn legend(picture: &mut Picture, series: &[&Series]) {
+    let x = RIGHT + 20.0;
+    let mut y = TOP + 14.0;
+    for (index, series) in series.iter().enumerate() {
+        picture.mark((x, y), Marker::of(index), SERIES[index]);
+        let name = if series.name.is_empty() { "measured" } else { series.name.as_str() };
+        picture.text((x + 14.0, y), name, 14.0, Anchor::Left, INK);
+        y += 22.0;
+    }
+    let mut note = |words: &str| {
+        picture.text((x - 6.0, y + 6.0), words, 14.0, Anchor::Left, FAINT);
+        y += 20.0;
+    };
+    let any = |has: fn(&Point) -> bool| series.iter().any(|series| series.points.iter().any(has));
+    if any(|point| point.theory.is_some()) {
+        note("lines: theory");
+    }
+    if any(|point| point.interval.is_some_and(|(low, high)| low < high)) {
+        note("bars: 95 % intervals");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::plot::picture::Shape;
+
+    fn chart(values: &[(f64, f64)]) -> Chart {
+        let point = |&(x, estimate): &(f64, f64)| Point { x, estimate, interval: None, theory: Some(estimate) };
+        Chart {
+            title: "entropy".into(),
+            conditions: String::new(),
+            of: "d_k".into(),
+            spacing: Spacing::ByMagnitude,
+            quantity: "nats".into(),
+            series: vec![Series { name: String::new(), points: values.iter().map(point).collect() }],
+        }
+    }
+
+    fn marks(picture: &Picture) -> Vec<(f64, f64)> {
+        let at = |shape: &Shape| match shape {
+            Shape::Mark { at, .. } => Some(*at),
+            _ => None,
+        };
+        picture.shapes.iter().filter_map(at).collect()
+    }
+
+    #[test]
+    fn equal_steps_of_a_wide_range_are_equal_distances() {
+        // Doubling sizes and a tenfold value each: both axes are logarithmic, so the points stand on a line.
+        let picture = draw(&chart(&[(2.0, 1.0), (4.0, 10.0), (8.0, 100.0), (16.0, 1000.0)])).expect("a picture");
+        let marks = marks(&picture);
+        let step = |a: usize, b: usize| (marks[b].0 - marks[a].0, marks[b].1 - marks[a].1);
+        let (first, last) = (step(0, 1), step(2, 3));
+        assert!((first.0 - last.0).abs() < 1e-9 && (first.1 - last.1).abs() < 1e-9, "{marks:?}");
+        assert!(first.0 > 0.0 && first.1 < 0.0, "larger is to the right and above: {marks:?}");
+    }
+
+    #[test]
+    fn one_size_makes_no_picture() {
+        assert!(draw(&chart(&[(2.0, 1.0), (2.0, 3.0)])).is_none());
+        assert!(draw(&chart(&[])).is_none());
+    }
+
+    #[test]
+    fn equal_values_have_an_axis_and_series_beyond_the_colours_are_counted() {
+        let mut many = chart(&[(1.0, 5.0), (2.0, 5.0)]);
+        many.series = vec![many.series[0].clone(); 9];
+        let svg = draw(&many).expect("a picture").to_svg().expect("drawn");
+        assert!(svg.contains("entropy (3 more series not drawn)"), "{svg}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+}
