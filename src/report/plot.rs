@@ -4,9 +4,9 @@
 //! `attn complexity`, masks, audits, probes and suites have pictures of their own. All are lists of shapes first, so that one picture has
 //! the same form in both file types (`plot/picture.rs`). What became of a claim looks the same in all of them (`plot/standing.rs`).
 
+pub mod across;
 mod audit;
 mod audit_columns;
-pub mod across;
 mod axis;
 mod claims;
 mod cost;

@@ -94,6 +94,7 @@ fn claim(verdict: ClaimVerdict) -> ClaimRow {
         invocation: "attn variance --dk 5".into(),
         seed: Some(7),
         version: "0.1.0".into(),
+        deviation_in_bounds: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use plotters::style::RGBColor;
 
 use super::palette;
-use super::picture::{Anchor, Marker, Picture, Shape};
+use super::picture::{Anchor, Form, Picture, STROKE, Shape};
 use crate::report::page::markup::escaped;
 
 /// Mean width of a letter over the size of the font, in the widest of the usual fonts (DejaVu Sans: 0.58 over the labels used here).
@@ -96,23 +96,33 @@ fn push_shape(text: &mut String, shape: &Shape) -> std::fmt::Result {
         Shape::Area { points, colour: of } => {
             writeln!(text, "<polygon{} points=\"{}\" fill=\"currentColor\"/>", colour(of), places(points))
         }
-        Shape::Mark { at: (x, y), marker, colour: of } => {
+        Shape::Mark { at: (x, y), marker, colour: of, size } => {
             let around = |offsets: &[(f64, f64)]| {
-                let points: Vec<(f64, f64)> = offsets.iter().map(|(right, down)| (x + right, y + down)).collect();
-                format!("<polygon{} points=\"{}\" fill=\"currentColor\"/>", colour(of), places(&points))
+                let around = offsets.iter().map(|(right, down)| (x + size * right, y + size * down));
+                places(&around.collect::<Vec<_>>())
             };
-            let mark = match marker {
-                Marker::Circle => format!(
-                    "<circle{} cx=\"{}\" cy=\"{}\" r=\"4.5\" fill=\"currentColor\"/>",
+            match marker.form() {
+                Form::Disc(radius) => writeln!(
+                    text,
+                    "<circle{} cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"currentColor\"/>",
                     colour(of),
                     length(*x),
-                    length(*y)
+                    length(*y),
+                    length(radius * size)
                 ),
-                Marker::Square => around(&[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)]),
-                Marker::Triangle => around(&[(0.0, -5.5), (5.0, 4.0), (-5.0, 4.0)]),
-                Marker::Diamond => around(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)]),
-            };
-            writeln!(text, "{mark}")
+                Form::Filled(corners) => {
+                    writeln!(text, "<polygon{} points=\"{}\" fill=\"currentColor\"/>", colour(of), around(corners))
+                }
+                Form::Strokes(strokes) => strokes.iter().try_for_each(|stroke| {
+                    writeln!(
+                        text,
+                        "<polyline{} points=\"{}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"{}\"/>",
+                        colour(of),
+                        around(stroke),
+                        length(size * STROKE)
+                    )
+                }),
+            }
         }
         Shape::Text { at: (x, y), text: words, size, anchor, colour: of } => {
             let side = match anchor {
@@ -139,6 +149,7 @@ fn push_shape(text: &mut String, shape: &Shape) -> std::fmt::Result {
 
 #[cfg(test)]
 mod tests {
+    use super::super::picture::Marker;
     use super::*;
 
     #[test]

@@ -59,6 +59,34 @@ impl Marker {
     }
 }
 
+/// Width of the strokes of a mark that is not filled.
+pub(super) const STROKE: f64 = 2.5;
+
+/// What a mark of the usual size is made of, about its place.
+pub(super) enum Form {
+    /// A disc of this radius.
+    Disc(f64),
+    /// A polygon.
+    Filled(&'static [(f64, f64)]),
+    /// Lines of the width [`STROKE`].
+    Strokes(&'static [[(f64, f64); 2]]),
+}
+
+impl Marker {
+    /// What it is made of.
+    pub(super) fn form(self) -> Form {
+        match self {
+            Self::Circle => Form::Disc(4.5),
+            Self::Square => Form::Filled(&[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)]),
+            Self::Triangle => Form::Filled(&[(0.0, -5.5), (5.0, 4.0), (-5.0, 4.0)]),
+            Self::TriangleDown => Form::Filled(&[(0.0, 5.5), (5.0, -4.0), (-5.0, -4.0)]),
+            Self::Diamond => Form::Filled(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)]),
+            Self::Cross => Form::Strokes(&[[(-4.5, -4.5), (4.5, 4.5)], [(-4.5, 4.5), (4.5, -4.5)]]),
+            Self::Bar => Form::Strokes(&[[(-7.0, 0.0), (7.0, 0.0)]]),
+        }
+    }
+}
+
 /// The form of a line: as [`Marker`], so that lines can be told apart without colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dash {
@@ -281,21 +309,13 @@ fn paint_shape<B: DrawingBackend>(
             let around = |offsets: &[(f64, f64)]| {
                 offsets.iter().map(|(right, down)| place(&(x + size * right, y + size * down))).collect::<Vec<_>>()
             };
-            let filled = |offsets: &[(f64, f64)]| Polygon::new(around(offsets), colour.filled());
-            let stroke = |offsets: &[(f64, f64)], width: f64| {
-                PathElement::new(around(offsets), colour.stroke_width(pixel(size * width).max(1).unsigned_abs()))
-            };
-            match marker {
-                Marker::Circle => area.draw(&Circle::new(place(&(*x, *y)), pixel(4.5 * size), colour.filled())),
-                Marker::Square => area.draw(&filled(&[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)])),
-                Marker::Triangle => area.draw(&filled(&[(0.0, -5.5), (5.0, 4.0), (-5.0, 4.0)])),
-                Marker::TriangleDown => area.draw(&filled(&[(0.0, 5.5), (5.0, -4.0), (-5.0, -4.0)])),
-                Marker::Diamond => area.draw(&filled(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)])),
-                Marker::Cross => {
-                    area.draw(&stroke(&[(-4.5, -4.5), (4.5, 4.5)], 2.5))?;
-                    area.draw(&stroke(&[(-4.5, 4.5), (4.5, -4.5)], 2.5))
-                }
-                Marker::Bar => area.draw(&stroke(&[(-7.0, 0.0), (7.0, 0.0)], 2.5)),
+            match marker.form() {
+                Form::Disc(radius) => area.draw(&Circle::new(place(&(*x, *y)), pixel(radius * size), colour.filled())),
+                Form::Filled(corners) => area.draw(&Polygon::new(around(corners), colour.filled())),
+                Form::Strokes(strokes) => strokes.iter().try_for_each(|stroke| {
+                    let style = colour.stroke_width(pixel(size * STROKE).max(1).unsigned_abs());
+                    area.draw(&PathElement::new(around(stroke), style))
+                }),
             }
         }
         Shape::Text { at, text, size, anchor, colour } => {
