@@ -1,7 +1,8 @@
 //! Results as data, and every form they leave the program in.
 //!
 //! A [`row::Row`] is one statistic at one parameter point. The same rows become a table for people ([`table`]), the tidy
-//! CSV that is the contract with other programs ([`csv`]), [`json`], [`markdown`] and a picture ([`plot`]). Which form, and
+//! CSV that is the contract with other programs ([`csv`]), [`json`], [`markdown`] and a picture ([`plot`]); files of any subcommand become one
+//! page ([`page`]). Which form, and
 //! where it goes, is decided by [`mod@format`]; [`mod@file`] writes files whole or not at all, also when the program is
 //! interrupted ([`interrupt`]), [`partial`] files that a later run goes on with; [`stdout`] writes to a pipe that may close.
 

@@ -92,7 +92,7 @@ fn explanation(markup: &mut Markup, text: &str) {
     let Some(first) = paragraphs.next() else { return };
     markup.leaf("p", &[], first);
     let (formulas, others): (Vec<&str>, Vec<&str>) = paragraphs.partition(|line| line.starts_with("Formula"));
-    formulas.iter().for_each(|line| markup.leaf("p", &[], line));
+    formulas.iter().for_each(|line| markup.leaf("p", &[("class", "in-words")], line));
     if !others.is_empty() {
         markup.element("details", &[], |markup| {
             markup.leaf("summary", &[], "When it fails, and where it is blind");

@@ -7,7 +7,7 @@ use super::{Frame, overall};
 
 const STYLE: &str = include_str!("style.css");
 /// Nothing may be loaded and nothing may run, whatever a file has in it.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+const POLICY: &str = include_str!("policy.txt");
 /// Claims that do not hold which are named at the top.
 const NAMED_AT_TOP: usize = 24;
 /// A taller picture of all claims is shown where it is asked for.
@@ -39,7 +39,7 @@ fn head(markup: &mut Markup, frame: &Frame, sections: &[Section]) {
     markup.element("head", &[], |markup| {
         markup.void("meta", &[("charset", "utf-8")]);
         markup.void("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
-        markup.void("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY)]);
+        markup.void("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY.trim_end())]);
         markup.void("meta", &[("name", "color-scheme"), ("content", "light dark")]);
         markup.void("meta", &[("name", "generator"), ("content", concat!("attn ", env!("CARGO_PKG_VERSION")))]);
         // Without it a browser asks a server for one.

@@ -320,10 +320,12 @@ fn a_json_file_gives_its_command_and_a_csv_file_what_its_columns_tell() {
     let masked = Row {
         command: "mask".into(),
         mask: Some("window:5 claimed window:4".into()),
+        index: Some(3),
         ..statistic("leak", 5, Verdict::Rejected)
     };
     let text = page(&[from_csv(&[masked])]);
     assert!(text.contains("attn mask --scale none --kind window:5 --claim window:4 --dk 5 "), "{text}");
+    assert!(text.contains(" --by-row --seed 7</bdi>"), "{text}");
 }
 
 #[test]

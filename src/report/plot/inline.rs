@@ -172,4 +172,14 @@ mod tests {
             assert!(svg.contains(part), "{part} in {svg}");
         }
     }
+
+    #[test]
+    fn a_text_longer_than_its_side_widens_the_picture() {
+        let mut picture = Picture::new(120, 17);
+        // Forty letters of 6 units end at 100: they begin at -140; thirty from 100 on end at 280.
+        picture.text((100.0, 8.0), "x".repeat(40), 10.0, Anchor::Right, palette::INK);
+        picture.text((100.0, 8.0), "x".repeat(30), 10.0, Anchor::Left, palette::INK);
+        let svg = picture.to_inline_svg("p", "t", "d");
+        assert!(svg.contains("viewBox=\"-140 0 420 17\" width=\"420\""), "{svg}");
+    }
 }
