@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::Command;
 use clap_mangen::Man;
 use roff::{Roff, roman};
@@ -25,6 +25,9 @@ pub fn run(typed: &ManArguments) -> Result<ExitStatus> {
         None => stdout::print(|output| render(&command, output))?,
         Some(folder) => {
             let path = Path::new(folder);
+            if path.exists() && !path.is_dir() {
+                bail!("DIR {folder}: it is there already, and is no folder");
+            }
             fs::create_dir_all(path).map_err(|error| anyhow!("DIR {folder}: {}", file::reason(&error)))?;
             write_all(&command, path)?;
         }
