@@ -80,8 +80,7 @@ fn zsh_reads_its_script() {
     let folder = folder();
     fs::write(folder.path().join("_attn"), script("zsh")).expect("room");
     // The function is loaded as the completion system loads it, and its body parsed.
-    let program =
-        "fpath=(. $fpath); autoload -U compinit; compinit -D; autoload +X _attn; whence -w _attn; print $_comps[attn]";
+    let program = "fpath=($PWD $fpath); autoload -U compinit; compinit -u -D; autoload +X _attn; whence -w _attn; print $_comps[attn]";
     let Some(text) = said("zsh", &["-f", "-c", program], folder.path()) else { return skipped("zsh") };
     assert_eq!(text, "_attn: function\n_attn\n");
 }
