@@ -31,7 +31,8 @@ use super::output::OutputArguments;
     what a check does, and where it is blind"
 )]
 pub struct AuditArguments {
-    /// One or more files, e.g. dump.safetensors; arrays are found by name. Several files with Q and K each are a series of dumps
+    /// One or more files, e.g. dump.safetensors; arrays are found by name. Several files with Q and K each are a series of dumps [default: none, with
+    /// --explain only]
     #[arg(value_name = "FILE", required_unless_present = "explain")]
     pub files: Vec<String>,
 

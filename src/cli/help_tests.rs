@@ -108,7 +108,7 @@ fn every_page_of_help_ends_with_two_examples_or_more_that_parse() {
         for example in examples {
             // Up to the next command, or to where the output goes.
             let end = ["; ", " && ", " > "].iter().filter_map(|sign| example.find(sign)).min().unwrap_or(example.len());
-            let words = command_line::words(&example[..end]).expect("a shell reads it");
+            let words = shlex::split(&example[..end]).expect("a shell reads it");
             let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
             if let Err(error) = parse(&words) {
                 wrong.push(format!("{path}: '{example}': {}", message(&error)));

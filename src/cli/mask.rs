@@ -19,7 +19,9 @@ use super::shared::SharedArguments;
     padding:L        the first L keys; the rest is padding\n  \
     documents:A,B,…  the keys of its own document of A, B, … tokens\n  \
     none             every key\n  \
-    file:MASK.npy    what the file says: booleans and 0/1 (1 is visible, see --true-means), or numbers added to the logits, where −∞ or one constant below -50 and far from the rest hides; one row or column is repeated; n and m are the file's if not given\n\n\
+    file:MASK.npy    what the file says (see below)\n\n\
+    A mask file holds booleans or 0/1 (1 is visible, see --true-means), or numbers added to the logits, where −∞ or one constant below -50 and far \
+    from the rest hides; one row or column is repeated; n and m are the file's if not given.\n\n\
     With -inf hidden keys are left out of the softmax and of the product with V, as fused kernels do. \
     softmax(logits.masked_fill(-inf)) @ V multiplies hidden values by 0, which is NaN for a NaN: say --hidden-values multiply.\n\n\
     A row's p-value comes from the trials; a fixed value (a weight of exactly 0) is refuted by one trial.\n\n\
@@ -40,7 +42,7 @@ pub struct MaskArguments {
     #[command(flatten)]
     pub shared: SharedArguments,
 
-    /// The mask that is applied, e.g. causal, window:64, causal+padding:400, file:mask.npy (see below)
+    /// The mask that is applied, e.g. window:64, causal+padding:400, file:mask.npy (see below)
     #[arg(long, value_name = "KIND", default_value = "causal", help_heading = "The mask", allow_hyphen_values = true)]
     pub kind: String,
 

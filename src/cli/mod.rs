@@ -132,9 +132,25 @@ pub fn suite_words(words: &[String]) -> Result<(), String> {
 fn parse(arguments: &[OsString]) -> Result<(Command, String), clap::Error> {
     let mut command = Cli::command();
     let matches = command.try_get_matches_from_mut(arguments)?;
+    if let Some((shard, ())) =
+        (matches.subcommand()).and_then(|(_, typed)| Some((raw(typed, "shard")?, drawn_seed(typed)?)))
+    {
+        let rule = format!("--shard {shard}: every shard must draw from one seed; name it in place of --seed random");
+        return Err(command.error(ErrorKind::ArgumentConflict, rule));
+    }
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     let invocation = invocation::of(&command, &matches, arguments);
     Ok((cli.command, invocation))
+}
+
+/// An option as it was typed, if it was.
+fn raw(matches: &clap::ArgMatches, id: &str) -> Option<String> {
+    matches.try_get_raw(id).ok()??.last().map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Whether the seed is to be drawn: what clap hands on is the number already.
+fn drawn_seed(matches: &clap::ArgMatches) -> Option<()> {
+    (raw(matches, "seed")? == "random").then_some(())
 }
 
 impl Command {

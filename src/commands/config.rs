@@ -98,9 +98,6 @@ impl Config {
                 "--shard {shard}: a shard has no result of its own, only --per-trial FILE; leave --output and --plot to the merged run"
             );
         }
-        if let (Some(text), "random") = (&typed.shard, typed.seed.as_str()) {
-            bail!("--shard {text}: every shard must draw from one seed; name it in place of --seed random");
-        }
         let output = (typed.results.output != "-").then(|| PathBuf::from(&typed.results.output));
         let config = Self {
             sizes,

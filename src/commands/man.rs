@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::Command;
 use clap_mangen::Man;
 use roff::{Roff, roman};
@@ -25,6 +25,9 @@ pub fn run(typed: &ManArguments) -> Result<ExitStatus> {
         None => stdout::print(|output| render(&command, output))?,
         Some(folder) => {
             let path = Path::new(folder);
+            if path.exists() && !path.is_dir() {
+                bail!("DIR {folder}: it is there already, and is no folder");
+            }
             fs::create_dir_all(path).map_err(|error| anyhow!("DIR {folder}: {}", file::reason(&error)))?;
             write_all(&command, path)?;
         }
@@ -44,9 +47,9 @@ fn name(command: &Command) -> &str {
 }
 
 fn render(command: &Command, output: &mut dyn Write) -> io::Result<()> {
-    let source = format!("attn {}", env!("CARGO_PKG_VERSION"));
-    let page = Man::new(command.clone()).source(source).manual("User commands");
-    page.render_title(output)?;
+    let page = Man::new(command.clone());
+    // Written here, since the crate leaves out a date that is empty and moves the rest into its place. A page without a date is the same on every day.
+    writeln!(output, ".TH {} 1 \"\" \"attn {}\" \"User commands\"", name(command), env!("CARGO_PKG_VERSION"))?;
     page.render_name_section(output)?;
     page.render_synopsis_section(output)?;
     page.render_description_section(output)?;
@@ -80,6 +83,8 @@ fn sections(closing: &str) -> Roff {
                 as_it_stands = !as_it_stands;
                 page.control(if as_it_stands { "nf" } else { "fi" }, []);
             }
+            // The heading says it.
+            let line = line.strip_prefix("Exit codes: ").unwrap_or(line);
             page.text([roman(line.strip_prefix("  ").unwrap_or(line))]);
         }
         if as_it_stands {
@@ -107,7 +112,7 @@ mod tests {
                 "A note.",
                 "It goes on.",
                 ".SH \"EXIT STATUS\"",
-                "Exit codes: 0 well",
+                "0 well",
                 ".SH EXAMPLES",
                 ".nf",
                 "attn a  first",
