@@ -36,11 +36,19 @@ pub struct Extras<'a> {
     pub picture: &'a (dyn Fn(&[Row]) -> Option<Picture> + Sync),
     /// Check sums of the files that the run rests on.
     pub inputs: String,
+    /// How the figures are formed, where there are several ways.
+    pub method: Option<String>,
 }
 
 impl Default for Extras<'_> {
     fn default() -> Self {
-        Self { sweep: &|_| Vec::new(), remarks: &|_| Vec::new(), picture: &plot::of_rows, inputs: String::new() }
+        Self {
+            sweep: &|_| Vec::new(),
+            remarks: &|_| Vec::new(),
+            picture: &plot::of_rows,
+            inputs: String::new(),
+            method: None,
+        }
     }
 }
 
@@ -97,7 +105,9 @@ pub fn simulate<E: Experiment>(
             destinations.deliver_per_trial()?;
             return Ok(ExitStatus::Upheld);
         }
-        let rows = judge::rows(&outcomes, &sweep(&outcomes), &config.rates, |row| describe(row, command, config));
+        let rows = judge::rows(&outcomes, &sweep(&outcomes), &config.rates, |row| {
+            describe(row, command, config, &extras.method)
+        });
         let remarks = remarks(&rows);
         let delivered = destinations.deliver(command, invocation, config, &rows, &remarks, picture)?;
         if delivered == Delivered::WithoutPicture {
@@ -181,12 +191,13 @@ impl Run<'_> {
 }
 
 /// Fills in what all rows of a run share.
-fn describe(row: Row, command: &str, config: &Config) -> Row {
+fn describe(row: Row, command: &str, config: &Config, method: &Option<String>) -> Row {
     Row {
         command: command.to_string(),
         entries: Some(config.law.entries.to_string()),
         precision: Some(config.precision.to_string()),
         seed: Some(config.seed),
+        method: method.clone(),
         ..row
     }
 }

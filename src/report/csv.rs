@@ -47,7 +47,7 @@ mod tests {
     use proptest::prelude::*;
 
     const HEADER: &str = "command,statistic,scale,mask,d_k,n_queries,n_keys,entries,precision,trials,seed,estimate,\
-        std_error,ci_low,ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index\n";
+        std_error,ci_low,ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index,method\n";
 
     fn text(rows: &[Row]) -> String {
         let mut bytes = Vec::new();
@@ -79,12 +79,13 @@ mod tests {
             min_detectable: Some(1.5e-7),
             verdict: Verdict::Rejected,
             index: Some(17),
+            method: Some("gram".into()),
             version: "0.1.0".into(),
             test: Some("never in a CSV".into()),
             ..Row::new("variance", "logit_variance")
         };
         let record = "variance,logit_variance,inv-sqrt-dk,window:3,67,31,37,student-t:5,bf16,11,18446744073709551615,1.0625,\
-            0.03125,1,1.125,1,approximate,-0.0625,1e-300,1.5e-7,rejected,0.1.0,17\n";
+            0.03125,1,1.125,1,approximate,-0.0625,1e-300,1.5e-7,rejected,0.1.0,17,gram\n";
         assert_eq!(text(&[row]), format!("{HEADER}{record}"));
     }
 
@@ -97,7 +98,7 @@ mod tests {
             version: "0.1.0".into(),
             ..Row::new("mask", "leak")
         };
-        assert_eq!(text(&[row]), format!("{HEADER}mask,leak,,,,,,,,,,,,,,0,,,,,measured,0.1.0,\n"));
+        assert_eq!(text(&[row]), format!("{HEADER}mask,leak,,,,,,,,,,,,,,0,,,,,measured,0.1.0,,\n"));
     }
 
     #[test]
@@ -122,8 +123,8 @@ mod tests {
     fn columns_that_later_versions_add_are_passed_over_and_a_missing_one_is_named() {
         let later = format!(
             "{}{}",
-            HEADER.replace("version\n", "version,extra\n"),
-            "mask,leak,,,,,,,,,,,,,,0,,,,,measured,9.0.0,1\n"
+            HEADER.replace("method\n", "method,extra\n"),
+            "mask,leak,,,,,,,,,,,,,,0,,,,,measured,9.0.0,,,1\n"
         );
         let rows = read(later.as_bytes()).expect("a column more is fine");
         assert_eq!((rows.len(), rows[0].theory, rows[0].version.as_str()), (1, Some(0.0), "9.0.0"));

@@ -34,6 +34,7 @@ mod attention_loops;
 pub mod comparison;
 mod dispatch;
 mod exponential;
+pub mod gram;
 mod materialised;
 mod operands;
 mod pack;
