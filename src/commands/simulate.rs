@@ -9,6 +9,7 @@ use super::ExitStatus;
 use super::config::Config;
 use super::deliver::{self, Delivered, Destinations, PerTrialFile};
 use super::recorded::{Left, Recorded};
+use crate::attention::kernel::InstructionSet;
 use crate::experiment::judge::{self, Outcome, Sweep};
 use crate::experiment::per_trial::{Begin, Layout, PerTrialWriter, RunFields};
 use crate::experiment::plan;
@@ -64,6 +65,7 @@ pub fn simulate<E: Experiment>(
     extras: &Extras,
 ) -> Result<ExitStatus> {
     let Extras { sweep, remarks, picture, .. } = *extras;
+    InstructionSet::pin_portable(config.portable);
     let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let merged = !config.trials_from.is_empty();
     if !merged {
@@ -198,6 +200,7 @@ fn describe(row: Row, command: &str, config: &Config, method: &Option<String>) -
         precision: Some(config.precision.to_string()),
         seed: Some(config.seed),
         method: method.clone(),
+        instructions: Some(InstructionSet::detect().to_string()),
         ..row
     }
 }

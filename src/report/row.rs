@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::number::finite;
 
 /// The columns of the tidy CSV, in their order. Later versions only add names at the end.
-pub const COLUMNS: [&str; 24] = [
+pub const COLUMNS: [&str; 25] = [
     "command",
     "statistic",
     "scale",
@@ -33,6 +33,7 @@ pub const COLUMNS: [&str; 24] = [
     "version",
     "index",
     "method",
+    "instructions",
 ];
 
 /// One statistic at one parameter point, held against its theory value.
@@ -100,6 +101,9 @@ pub struct Row {
     /// `gram-draw` (from Gram matrices that are drawn).
     #[serde(default)]
     pub method: Option<String>,
+    /// The instruction set of the kernels on the machine that wrote the row: `AVX-512`, `AVX2` or `portable`.
+    #[serde(default)]
+    pub instructions: Option<String>,
     /// How the p-value was obtained, in words. In JSON only.
     #[serde(default)]
     pub test: Option<String>,
@@ -134,6 +138,7 @@ impl Row {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             index: None,
             method: None,
+            instructions: None,
             test: None,
         }
     }
@@ -168,6 +173,7 @@ impl Row {
             self.version.clone(),
             count(self.index),
             word(&self.method),
+            word(&self.instructions),
         ]
     }
 
@@ -260,9 +266,9 @@ mod tests {
 
     #[test]
     fn the_columns_are_those_of_the_product_description_in_order() {
-        // PRODUCT.md, "The tidy CSV of the simulating subcommands"; `index` and `method` came later, at the end.
+        // PRODUCT.md, "The tidy CSV of the simulating subcommands"; what follows `version` came later.
         let expected = "command,statistic,scale,mask,d_k,n_queries,n_keys,entries,precision,trials,seed,estimate,std_error,ci_low,\
-            ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index,method";
+            ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index,method,instructions";
         assert_eq!(COLUMNS.join(","), expected);
     }
 

@@ -22,6 +22,7 @@ mod program;
 mod reproducibility;
 mod resume;
 mod rows;
+mod second_moments;
 mod softmax_spikiness;
 mod tensors;
 mod tensors_hostile;
