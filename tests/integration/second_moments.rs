@@ -39,7 +39,8 @@ fn every_form_of_output_says_how_the_figures_were_formed() {
         assert!(json.contains(&format!("\"method\":\"{method}\"")), "{json}");
         // What people read has it in a sentence.
         for format in ["json", "table", "markdown"] {
-            let text = attn(&format!("{line} --format {format}")).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+            let text =
+                attn(&format!("{line} --format {format}")).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(text.contains("No Q and no K were drawn"), method == "gram-draw", "{format}: {text}");
             assert_eq!(text.contains("no logit was formed"), method == "gram", "{format}: {text}");
         }
