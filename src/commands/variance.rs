@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use super::ExitStatus;
 use super::config::{Config, option};
 use super::simulate::{self, Extras};
+use crate::attention::Precision;
 use crate::cli::variance::VarianceArguments;
 use crate::experiment::slope;
 use crate::experiment::variance::second_moments::{DrawnScatter, MomentSource, SecondMomentExperiment, Streamed};
@@ -77,7 +78,7 @@ fn method(arguments: &VarianceArguments, config: &Config) -> Result<Method> {
                 typed.correlation
             );
         }
-        if config.precision != crate::attention::Precision::F64 {
+        if config.precision != Precision::F64 {
             bail!("--precision {}: --draw gram computes in f64; leave it out", typed.precision);
         }
     }

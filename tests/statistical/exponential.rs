@@ -19,9 +19,10 @@ fn errors(found: &[f32], exact: &[f64]) -> impl Iterator<Item = f64> {
     })
 }
 
-/// The arguments of a piece, at most up to `last`.
-fn arguments(first: u32, last: u32, step: usize) -> Vec<f32> {
-    (first..=last.min(first.saturating_add(PIECE - 1))).step_by(step).map(f32::from_bits).collect()
+/// Every `step`th argument of a piece, at most up to `last`.
+fn arguments(first: u32, last: u32, step: u32) -> Vec<f32> {
+    let length = (last - first).min(PIECE - 1) / step + 1;
+    (0..length).map(|index| f32::from_bits(first + index * step)).collect()
 }
 
 /// The platform's exponential in f64 is right to 2⁻²⁹ units of f32: the correctly rounded f32 but where the exact value is that near to a
@@ -31,7 +32,7 @@ fn exact(arguments: &[f32]) -> Vec<f64> {
 }
 
 /// The largest error of each of the sets over every `step`th argument of a piece; infinite if one is no number.
-fn worst_of_piece(sets: &[InstructionSet], first: u32, step: usize) -> Vec<f64> {
+fn worst_of_piece(sets: &[InstructionSet], first: u32, step: u32) -> Vec<f64> {
     let arguments = arguments(first, LEAST.to_bits(), step);
     let exact = exact(&arguments);
     let worst = |&set: &InstructionSet| {
@@ -46,7 +47,7 @@ fn worst_of_piece(sets: &[InstructionSet], first: u32, step: usize) -> Vec<f64> 
 }
 
 /// The first argument of a piece at which a set has its largest error there.
-fn place_in_piece(set: InstructionSet, first: u32, step: usize) -> f32 {
+fn place_in_piece(set: InstructionSet, first: u32, step: u32) -> f32 {
     let arguments = arguments(first, LEAST.to_bits(), step);
     let mut found = arguments.clone();
     exponentials(set, &mut found);
@@ -73,14 +74,19 @@ fn every_f32_argument_is_right_to_the_recorded_error() {
     let pieces: Vec<u32> = ((-0.0_f32).to_bits()..=LEAST.to_bits()).step_by(PIECE as usize).collect();
     let worst: Vec<Vec<f64>> = pieces.par_iter().map(|&first| worst_of_piece(&sets, first, step)).collect();
     let arguments = LEAST.to_bits() - (-0.0_f32).to_bits() + 1;
-    for (index, &set) in sets.iter().enumerate() {
-        let (piece, error) = worst
-            .iter()
-            .map(|worst| worst[index])
-            .enumerate()
-            .fold((0, 0.0), |largest, (piece, error)| if error > largest.1 { (piece, error) } else { largest });
-        let at = place_in_piece(set, pieces[piece], step);
+    let lines: Vec<(InstructionSet, f64, f32)> = (sets.iter().enumerate())
+        .map(|(index, &set)| {
+            let errors = worst.iter().map(|worst| worst[index]).enumerate();
+            let larger =
+                |largest: (usize, f64), (piece, error)| if error > largest.1 { (piece, error) } else { largest };
+            let (piece, error) = errors.fold((0, 0.0), larger);
+            (set, error, place_in_piece(set, pieces[piece], step))
+        })
+        .collect();
+    for (set, error, at) in &lines {
         println!("{set},f32,{arguments},{error:.6},{at}");
+    }
+    for (set, error, at) in lines {
         let (_, known) = recorded().into_iter().find(|(name, _)| *name == set.to_string()).expect("a recorded line");
         // Six digits are recorded; fewer arguments have a smaller largest error.
         let lowest = if step == 1 { known - 1e-6 } else { 0.8 * known };
@@ -95,8 +101,9 @@ fn below_the_least_argument_and_for_nan_every_result_is_0() {
     // Through every lower number to −∞ and the NaNs with a sign.
     let pieces: Vec<u32> = (LEAST.to_bits() + 1..=u32::MAX).step_by(PIECE as usize).collect();
     let is_zero = |&first: &u32| {
+        let arguments = arguments(first, u32::MAX, step);
         sets.iter().all(|&set| {
-            let mut found = arguments(first, u32::MAX, step);
+            let mut found = arguments.clone();
             exponentials(set, &mut found);
             found.iter().fold(true, |all, &found| all & (found == 0.0))
         })

@@ -22,8 +22,8 @@ pub const ROWS_IN_REGISTERS: usize = 128;
 /// Lines of products are a multiple of this long: a whole number of tiles of every instruction set.
 const LINE: usize = 32;
 
-/// Independent partial sums of [`pair_sums`].
-const LANES: usize = 8;
+/// Independent partial sums over entries: the additions do not wait for each other.
+const LANES: usize = 32;
 
 /// Σ(x − c) by column and Σ(x − c)(x − c)ᵀ over the rows x of a matrix, for a center c of every entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +100,16 @@ impl GramSums {
         &self.sums
     }
 
+    /// Σ(x − c) over all entries.
+    pub fn total(&self) -> f64 {
+        self.sums.iter().sum()
+    }
+
+    /// Σ(x − c)² over all entries.
+    pub fn trace(&self) -> f64 {
+        (0..self.width).map(|i| self.products_from(i)[0]).sum()
+    }
+
     /// The products of column i with the columns i, …, d − 1.
     ///
     /// # Panics
@@ -148,42 +158,35 @@ pub trait GramLoops: Real {
     /// Adds column sums and products of a block.
     fn add_block(set: InstructionSet, block: Block<'_, Self>, sums: &mut [f64], products: &mut [f64]);
 
-    /// Σ x, Σ x², Σ y, Σ y², Σ x·y over pairs of entries less the center, in f64.
-    fn pair_sums(set: InstructionSet, x: &[Self], y: &[Self], center: f64) -> [f64; 5];
+    /// Σ x·y over pairs of entries less the center, in f64.
+    fn cross_sum(set: InstructionSet, x: &[Self], y: &[Self], center: f64) -> f64;
 }
 
-/// Σ x, Σ x², Σ y, Σ y², Σ x·y over the pairs of entries of two matrices, less a center, in f64: the same bits on every instruction set.
+/// Σ x·y over the pairs of entries of two matrices, each less a center, in f64: the same bits on every instruction set.
 ///
 /// # Panics
 /// If the matrices are not equally long, or if this machine lacks the instruction set.
-pub fn pair_sums<T: Element>(set: InstructionSet, x: &[T], y: &[T], center: f64) -> [f64; 5] {
+pub fn cross_sum<T: Element>(set: InstructionSet, x: &[T], y: &[T], center: f64) -> f64 {
     assert_available(set);
     assert_eq!(x.len(), y.len(), "pairs of two matrices");
-    T::pair_sums(set, x, y, center)
+    T::cross_sum(set, x, y, center)
 }
 
 #[inline(always)]
-fn add_pairs<T: Real>(x: &[T], y: &[T], center: f64) -> [f64; 5] {
-    let mut lanes = [[0.0; LANES]; 5];
-    let mut add = |lane: usize, x: T, y: T| {
-        let (x, y) = (x.to_f64() - center, y.to_f64() - center);
-        lanes[0][lane] += x;
-        lanes[1][lane] += x * x;
-        lanes[2][lane] += y;
-        lanes[3][lane] += y * y;
-        lanes[4][lane] += x * y;
-    };
+fn add_pairs<T: Real>(x: &[T], y: &[T], center: f64) -> f64 {
+    let product = |x: T, y: T| (x.to_f64() - center) * (y.to_f64() - center);
+    let mut lanes = [0.0; LANES];
     let (whole_x, rest_x) = x.as_chunks::<LANES>();
     let (whole_y, rest_y) = y.as_chunks::<LANES>();
     for (x, y) in whole_x.iter().zip(whole_y) {
         for lane in 0..LANES {
-            add(lane, x[lane], y[lane]);
+            lanes[lane] += product(x[lane], y[lane]);
         }
     }
-    for (lane, (&x, &y)) in rest_x.iter().zip(rest_y).enumerate() {
-        add(lane, x, y);
+    for (sum, (&x, &y)) in lanes.iter_mut().zip(rest_x.iter().zip(rest_y)) {
+        *sum += product(x, y);
     }
-    lanes.map(|lane| lane.iter().sum())
+    lanes.iter().sum()
 }
 
 #[inline(always)]
@@ -300,7 +303,7 @@ macro_rules! simd_block {
             }
 
             #[target_feature(enable = $features)]
-            pub fn pair_sums(x: &[$element], y: &[$element], center: f64) -> [f64; 5] {
+            pub fn cross_sum(x: &[$element], y: &[$element], center: f64) -> f64 {
                 add_pairs(x, y, center)
             }
         }
@@ -344,14 +347,14 @@ macro_rules! gram_loops {
                 }
             }
 
-            fn pair_sums(set: InstructionSet, x: &[Self], y: &[Self], center: f64) -> [f64; 5] {
+            fn cross_sum(set: InstructionSet, x: &[Self], y: &[Self], center: f64) -> f64 {
                 match set {
                     // SAFETY: the function of the same name has made sure that the machine has the instructions.
                     #[cfg(target_arch = "x86_64")]
-                    InstructionSet::Avx512 => unsafe { $avx512::pair_sums(x, y, center) },
+                    InstructionSet::Avx512 => unsafe { $avx512::cross_sum(x, y, center) },
                     // SAFETY: as above.
                     #[cfg(target_arch = "x86_64")]
-                    InstructionSet::Avx2 => unsafe { $avx2::pair_sums(x, y, center) },
+                    InstructionSet::Avx2 => unsafe { $avx2::cross_sum(x, y, center) },
                     _ => add_pairs(x, y, center),
                 }
             }
@@ -514,15 +517,14 @@ mod tests {
     }
 
     #[test]
-    fn pair_sums_are_those_of_exact_fractions_on_every_instruction_set() {
-        // x = 0 to 18 and y = x² − 60, center 1/2: whole numbers and halves, by Python's fractions.
+    fn the_cross_sum_is_that_of_exact_fractions_on_every_instruction_set() {
+        // x = 0 to 18 and y = x² − 60, less 1/2, and 0 to 130 with themselves: whole numbers and quarters, by Python's fractions.
         let x: Vec<f32> = (0..19).map(|k| k as f32).collect();
         let y: Vec<f32> = (0..19).map(|k| (k * k - 60) as f32).collect();
+        let long: Vec<f64> = (0..131).map(f64::from).collect();
         for set in available() {
-            assert_eq!(pair_sums(set, &x, &y, 0.5), PAIRS);
+            assert_eq!(cross_sum(set, &x, &y, 0.5), 18_415.75);
+            assert_eq!(cross_sum(set, &long, &long, 0.5), 732_322.75);
         }
     }
-
-    /// Python's fractions, see above.
-    const PAIRS: [f64; 5] = [161.5, 1942.75, 959.5, 246_700.75, 18_415.75];
 }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::super::entry_sums::correlation;
 use super::{MomentSource, TrialMoments};
 use crate::attention::Precision;
-use crate::attention::kernel::gram::{GramSums, ROWS_IN_REGISTERS, pair_sums};
+use crate::attention::kernel::gram::{GramSums, ROWS_IN_REGISTERS, cross_sum};
 use crate::attention::kernel::{Element, InstructionSet};
 use crate::attention::second_moments::Scatter;
 use crate::experiment::{DrawRows, InputLaw, Inside, Sizes};
@@ -61,7 +61,8 @@ impl<D: DrawRows> Streamed<D> {
         let mut sums = Sums {
             queries: GramSums::new::<T>(width, law.mean),
             keys: GramSums::new::<T>(width, law.mean),
-            pairs: [0.0; 5],
+            cross: 0.0,
+            paired: [[0.0; 2]; 2],
             diagonal: [0.0; 2],
         };
         for block in blocks {
@@ -73,8 +74,10 @@ impl<D: DrawRows> Streamed<D> {
             sums.queries.add_rows(set, queries, &mut scratch.padded);
             sums.keys.add_rows(set, keys, &mut scratch.padded);
             if queries.len() == keys.len() {
-                let pairs = pair_sums(set, queries, keys, law.mean);
-                sums.pairs.iter_mut().zip(pairs).for_each(|(sum, more)| *sum += more);
+                let center = sums.queries.center();
+                sums.cross += cross_sum(set, queries, keys, center);
+                // Tokens without a partner follow: what was summed so far is of pairs.
+                sums.paired = [&sums.queries, &sums.keys].map(|sums| [sums.total(), sums.trace()]);
                 if law.correlation != 0.0 {
                     sums.add_diagonal(queries, keys, trial);
                 }
@@ -212,8 +215,10 @@ impl Blocks {
 struct Sums {
     queries: GramSums,
     keys: GramSums,
-    /// Over the tokens with a query and a key, see [`pair_sums`].
-    pairs: [f64; 5],
+    /// Σ q·k over the tokens with a query and a key, entries less the center.
+    cross: f64,
+    /// Σ and Σ² over the queries and over the keys of those tokens.
+    paired: [[f64; 2]; 2],
     /// Σ(s − center) and Σ(s − center)² over the raw logits s of each token with itself.
     diagonal: [f64; 2],
 }
@@ -222,7 +227,8 @@ impl Sums {
     fn merged(mut self, other: Self) -> Self {
         self.queries.merge(&other.queries);
         self.keys.merge(&other.keys);
-        self.pairs.iter_mut().zip(other.pairs).for_each(|(sum, more)| *sum += more);
+        self.cross += other.cross;
+        self.paired.iter_mut().flatten().zip(other.paired.as_flattened()).for_each(|(sum, more)| *sum += more);
         self.diagonal.iter_mut().zip(other.diagonal).for_each(|(sum, more)| *sum += more);
         self
     }
@@ -240,7 +246,8 @@ impl Sums {
     fn moments(&self, Trial { sizes, law, diagonal_center, .. }: Trial) -> TrialMoments {
         let tokens = sizes.queries.min(sizes.keys);
         let (queries, keys) = (Scatter::of(&self.queries), Scatter::of(&self.keys));
-        let correlation = correlation(self.pairs, (tokens * sizes.d_k) as f64);
+        let [[q, qq], [k, kk]] = self.paired;
+        let correlation = correlation([q, qq, k, kk, self.cross], (tokens * sizes.d_k) as f64);
         let entries = [&queries.of_entries()[..], &keys.of_entries(), &[correlation]].concat();
         let [sum, squares] = self.diagonal;
         let count = tokens as f64;
