@@ -14,6 +14,7 @@ pub mod position;
 mod precision;
 pub mod reference;
 mod scale;
+pub mod second_moments;
 pub mod softmax;
 pub mod transformer_block;
 

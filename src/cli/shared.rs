@@ -95,6 +95,10 @@ pub struct SharedArguments {
     #[arg(long, value_name = "N", help_heading = "What is run", allow_hyphen_values = true)]
     pub threads: Option<String>,
 
+    /// Use the kernels in plain Rust, whose results are the same on every x86-64 machine, in place of the fastest that this machine has
+    #[arg(long, help_heading = "What is run")]
+    pub portable: bool,
+
     /// Run only the trials of shard I of K (1-based) and write them to --per-trial or --resume, for attn merge, e.g. 2/8 [default: all trials]
     #[arg(long, value_name = "I/K", help_heading = "What is run", allow_hyphen_values = true)]
     pub shard: Option<String>,

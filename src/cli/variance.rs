@@ -19,10 +19,28 @@ use super::shared::SharedArguments;
     attn variance --dk 16..1024 -o sweep.csv\n      \
     a sweep with the fitted slopes, as tidy CSV\n  \
     attn variance --dk 64 --mean 0.1\n      \
-    see the derivation fail where its assumption does"
+    see the derivation fail where its assumption does\n  \
+    attn variance -n 1e6 --moments 2 --trials 1\n      \
+    mean and variance of 10¹² logits in seconds, none formed\n  \
+    attn variance -n 65536 --draw gram --trials 1e4\n      \
+    the same from the law of QᵀQ and KᵀK: no Q, no K"
 )]
 pub struct VarianceArguments {
     /// Options shared by the simulating subcommands.
     #[command(flatten)]
     pub shared: SharedArguments,
+
+    /// Highest moment of the logits: 4 (mean, variance, kurtosis) or 2 (mean and variance, from QᵀQ and KᵀK without the logits: time grows with n, not n·m)
+    #[arg(long, value_name = "R", help_heading = "What is run", allow_hyphen_values = true)]
+    pub moments: Option<String>,
+
+    /// What is drawn: matrices (Q and K), or gram (column means and Gram matrices from their own law, Wishart; normal entries; implies --moments 2)
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "matrices",
+        help_heading = "What is drawn",
+        allow_hyphen_values = true
+    )]
+    pub draw: String,
 }

@@ -33,6 +33,8 @@ pub struct Config {
     pub seed: u64,
     /// Threads; `None` is all cores.
     pub threads: Option<usize>,
+    /// Whether the kernels in plain Rust are used in place of the fastest.
+    pub portable: bool,
     /// The part of the trials to run.
     pub shard: Option<Shard>,
     /// Where the rows go; `None` is stdout.
@@ -114,6 +116,7 @@ impl Config {
             precision: option("--precision", &typed.precision, str::parse)?,
             seed: option("--seed", &typed.seed, parse::seed)?,
             threads: threads(typed.threads.as_deref())?,
+            portable: typed.portable,
             shard,
             format: format(typed.results.format.as_deref(), output.as_deref())?,
             output,

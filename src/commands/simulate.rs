@@ -9,6 +9,7 @@ use super::ExitStatus;
 use super::config::Config;
 use super::deliver::{self, Delivered, Destinations, PerTrialFile};
 use super::recorded::{Left, Recorded};
+use crate::attention::kernel::InstructionSet;
 use crate::experiment::judge::{self, Outcome, Sweep};
 use crate::experiment::per_trial::{Begin, Layout, PerTrialWriter, RunFields};
 use crate::experiment::plan;
@@ -36,11 +37,19 @@ pub struct Extras<'a> {
     pub picture: &'a (dyn Fn(&[Row]) -> Option<Picture> + Sync),
     /// Check sums of the files that the run rests on.
     pub inputs: String,
+    /// How the figures are formed, where there are several ways.
+    pub method: Option<String>,
 }
 
 impl Default for Extras<'_> {
     fn default() -> Self {
-        Self { sweep: &|_| Vec::new(), remarks: &|_| Vec::new(), picture: &plot::of_rows, inputs: String::new() }
+        Self {
+            sweep: &|_| Vec::new(),
+            remarks: &|_| Vec::new(),
+            picture: &plot::of_rows,
+            inputs: String::new(),
+            method: None,
+        }
     }
 }
 
@@ -56,6 +65,7 @@ pub fn simulate<E: Experiment>(
     extras: &Extras,
 ) -> Result<ExitStatus> {
     let Extras { sweep, remarks, picture, .. } = *extras;
+    InstructionSet::pin_portable(config.portable);
     let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let merged = !config.trials_from.is_empty();
     if !merged {
@@ -97,7 +107,9 @@ pub fn simulate<E: Experiment>(
             destinations.deliver_per_trial()?;
             return Ok(ExitStatus::Upheld);
         }
-        let rows = judge::rows(&outcomes, &sweep(&outcomes), &config.rates, |row| describe(row, command, config));
+        let rows = judge::rows(&outcomes, &sweep(&outcomes), &config.rates, |row| {
+            describe(row, command, config, &extras.method)
+        });
         let remarks = remarks(&rows);
         let delivered = destinations.deliver(command, invocation, config, &rows, &remarks, picture)?;
         if delivered == Delivered::WithoutPicture {
@@ -181,12 +193,14 @@ impl Run<'_> {
 }
 
 /// Fills in what all rows of a run share.
-fn describe(row: Row, command: &str, config: &Config) -> Row {
+fn describe(row: Row, command: &str, config: &Config, method: &Option<String>) -> Row {
     Row {
         command: command.to_string(),
         entries: Some(config.law.entries.to_string()),
         precision: Some(config.precision.to_string()),
         seed: Some(config.seed),
+        method: method.clone(),
+        instructions: Some(InstructionSet::detect().to_string()),
         ..row
     }
 }

@@ -11,6 +11,19 @@ pub trait Draw: Sync {
     fn draw<T: Drawable>(&self, stream: &TrialStream, sizes: Sizes, inside: Inside, queries: &mut [T], keys: &mut [T]);
 }
 
+/// A source that can draw some tokens at a time, each as in the whole matrices.
+pub trait DrawRows: Sync {
+    /// Fills `queries` and `keys` with the rows from `first` on, row by row; one of them may be empty, and they are equally long if neither is.
+    fn draw_rows<T: Drawable>(
+        &self,
+        stream: &TrialStream,
+        sizes: Sizes,
+        first: usize,
+        queries: &mut [T],
+        keys: &mut [T],
+    );
+}
+
 /// The law of the entries of Q and K: mean + sd·z with z standardised, i.i.d. but for the correlation between
 /// q_ih and k_ih of the same token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,6 +52,29 @@ impl Draw for InputLaw {
     fn draw<T: Drawable>(&self, stream: &TrialStream, sizes: Sizes, inside: Inside, queries: &mut [T], keys: &mut [T]) {
         self.fill(stream, MatrixId::QUERIES, sizes.d_k, inside, queries);
         self.fill(stream, MatrixId::KEYS, sizes.d_k, inside, keys);
+        self.transform(queries, keys);
+    }
+}
+
+impl DrawRows for InputLaw {
+    fn draw_rows<T: Drawable>(
+        &self,
+        stream: &TrialStream,
+        sizes: Sizes,
+        first: usize,
+        queries: &mut [T],
+        keys: &mut [T],
+    ) {
+        let width = sizes.d_k;
+        fill(self.entries, stream, MatrixId::QUERIES, first * width, width, queries);
+        fill(self.entries, stream, MatrixId::KEYS, first * width, width, keys);
+        self.transform(queries, keys);
+    }
+}
+
+impl InputLaw {
+    /// Standardised entries into those of the law; queries and keys begin at the same token.
+    fn transform<T: Drawable>(&self, queries: &mut [T], keys: &mut [T]) {
         if self.correlation != 0.0 {
             // k = ρ·q + √(1−ρ²)·k′ keeps mean 0 and variance 1 and is normal again (normal entries only).
             let rest = (1.0 - self.correlation * self.correlation).sqrt();
@@ -52,9 +88,7 @@ impl Draw for InputLaw {
             }
         }
     }
-}
 
-impl InputLaw {
     /// Fills one matrix with standardised entries, piece by piece; an entry depends on its address alone.
     fn fill<T: Drawable>(&self, stream: &TrialStream, matrix: MatrixId, width: usize, inside: Inside, out: &mut [T]) {
         let piece = (PIECE / width).max(1) * width;

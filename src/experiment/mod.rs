@@ -28,7 +28,7 @@ pub mod trial_test;
 pub mod variance;
 
 pub use claim::{Claim, Estimator, Expected, Null};
-pub use draw::{Draw, InputLaw};
+pub use draw::{Draw, DrawRows, InputLaw};
 pub use engine::Experiment;
 
 /// The largest number of trials: a trial index is 32 bits of a draw's address, and the uppermost indices are the

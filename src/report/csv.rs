@@ -25,7 +25,9 @@ pub fn write<R: Record>(rows: &[R], output: impl Write) -> io::Result<()> {
 pub fn read(input: impl Read) -> io::Result<Vec<Row>> {
     let mut reader = ::csv::Reader::from_reader(input);
     let header = reader.headers().map_err(to_io)?;
-    if let Some(missing) = COLUMNS.iter().find(|name| !header.iter().any(|column| column == **name)) {
+    // Files of earlier versions lack what was added behind the version.
+    let needed = COLUMNS.iter().take_while(|name| **name != "index");
+    if let Some(missing) = needed.into_iter().find(|name| !header.iter().any(|column| column == **name)) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the CSV has no column '{missing}'")));
     }
     reader.deserialize().map(|record| record.map_err(to_io)).collect()
@@ -47,7 +49,7 @@ mod tests {
     use proptest::prelude::*;
 
     const HEADER: &str = "command,statistic,scale,mask,d_k,n_queries,n_keys,entries,precision,trials,seed,estimate,\
-        std_error,ci_low,ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index\n";
+        std_error,ci_low,ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index,method,instructions\n";
 
     fn text(rows: &[Row]) -> String {
         let mut bytes = Vec::new();
@@ -79,12 +81,14 @@ mod tests {
             min_detectable: Some(1.5e-7),
             verdict: Verdict::Rejected,
             index: Some(17),
+            method: Some("gram".into()),
+            instructions: Some("AVX2".into()),
             version: "0.1.0".into(),
             test: Some("never in a CSV".into()),
             ..Row::new("variance", "logit_variance")
         };
         let record = "variance,logit_variance,inv-sqrt-dk,window:3,67,31,37,student-t:5,bf16,11,18446744073709551615,1.0625,\
-            0.03125,1,1.125,1,approximate,-0.0625,1e-300,1.5e-7,rejected,0.1.0,17\n";
+            0.03125,1,1.125,1,approximate,-0.0625,1e-300,1.5e-7,rejected,0.1.0,17,gram,AVX2\n";
         assert_eq!(text(&[row]), format!("{HEADER}{record}"));
     }
 
@@ -97,7 +101,7 @@ mod tests {
             version: "0.1.0".into(),
             ..Row::new("mask", "leak")
         };
-        assert_eq!(text(&[row]), format!("{HEADER}mask,leak,,,,,,,,,,,,,,0,,,,,measured,0.1.0,\n"));
+        assert_eq!(text(&[row]), format!("{HEADER}mask,leak,,,,,,,,,,,,,,0,,,,,measured,0.1.0,,,\n"));
     }
 
     #[test]
@@ -119,14 +123,16 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_later_versions_add_are_passed_over_and_a_missing_one_is_named() {
+    fn columns_that_later_versions_add_are_passed_over_those_that_earlier_ones_lack_are_empty_and_others_are_named() {
         let later = format!(
             "{}{}",
-            HEADER.replace("version\n", "version,extra\n"),
-            "mask,leak,,,,,,,,,,,,,,0,,,,,measured,9.0.0,1\n"
+            HEADER.replace("instructions\n", "instructions,extra\n"),
+            "mask,leak,,,,,,,,,,,,,,0,,,,,measured,9.0.0,,,,1\n"
         );
         let rows = read(later.as_bytes()).expect("a column more is fine");
         assert_eq!((rows.len(), rows[0].theory, rows[0].version.as_str()), (1, Some(0.0), "9.0.0"));
+        let earlier = later.replace(",index,method,instructions,extra\n", "\n").replace(",,,,1\n", "\n");
+        assert_eq!(read(earlier.as_bytes()).expect("columns that came later are missing")[0].method, None);
         let error = read("command,statistic\n".as_bytes()).expect_err("no scale");
         assert!(error.to_string().contains("'scale'"), "{error}");
     }

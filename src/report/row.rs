@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::number::finite;
 
 /// The columns of the tidy CSV, in their order. Later versions only add names at the end.
-pub const COLUMNS: [&str; 23] = [
+pub const COLUMNS: [&str; 25] = [
     "command",
     "statistic",
     "scale",
@@ -32,6 +32,8 @@ pub const COLUMNS: [&str; 23] = [
     "verdict",
     "version",
     "index",
+    "method",
+    "instructions",
 ];
 
 /// One statistic at one parameter point, held against its theory value.
@@ -95,6 +97,13 @@ pub struct Row {
     /// Which one of several, from 0, where a statistic is measured on each: the query of a row, the head, the layer.
     #[serde(default)]
     pub index: Option<u64>,
+    /// How the figures are formed, where there are several ways: in `variance` `logits`, `gram` (from Gram matrices of the Q and K that are drawn) or
+    /// `gram-draw` (from Gram matrices that are drawn).
+    #[serde(default)]
+    pub method: Option<String>,
+    /// The instruction set of the kernels on the machine that wrote the row: `AVX-512`, `AVX2` or `portable`.
+    #[serde(default)]
+    pub instructions: Option<String>,
     /// How the p-value was obtained, in words. In JSON only.
     #[serde(default)]
     pub test: Option<String>,
@@ -128,6 +137,8 @@ impl Row {
             verdict: Verdict::Measured,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             index: None,
+            method: None,
+            instructions: None,
             test: None,
         }
     }
@@ -161,6 +172,8 @@ impl Row {
             self.verdict.to_string(),
             self.version.clone(),
             count(self.index),
+            word(&self.method),
+            word(&self.instructions),
         ]
     }
 
@@ -253,9 +266,9 @@ mod tests {
 
     #[test]
     fn the_columns_are_those_of_the_product_description_in_order() {
-        // PRODUCT.md, "The tidy CSV of the simulating subcommands"; `index` came later, at the end.
+        // PRODUCT.md, "The tidy CSV of the simulating subcommands"; what follows `version` came later.
         let expected = "command,statistic,scale,mask,d_k,n_queries,n_keys,entries,precision,trials,seed,estimate,std_error,ci_low,\
-            ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index";
+            ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index,method,instructions";
         assert_eq!(COLUMNS.join(","), expected);
     }
 

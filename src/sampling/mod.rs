@@ -36,8 +36,10 @@ mod elementary;
 mod entries;
 mod laws;
 mod normal;
+mod scatter;
 pub mod stream;
 pub mod threefry;
 
 pub use entries::{Drawable, Entries, ParseEntriesError, fill};
+pub use scatter::{NormalScatter, draw_normal_scatter};
 pub use stream::{CounterRng, MatrixId, TrialStream, parameter_point};

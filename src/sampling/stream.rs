@@ -39,6 +39,10 @@ impl MatrixId {
     pub const PILOT: Self = Self(4);
     /// Token embeddings, before any projection.
     pub const INPUTS: Self = Self(5);
+    /// Column means and scatter of queries that are never drawn ([`draw_normal_scatter`](super::draw_normal_scatter)).
+    pub const QUERY_SCATTER: Self = Self(6);
+    /// The same of keys.
+    pub const KEY_SCATTER: Self = Self(7);
 }
 
 /// All random numbers of one trial: a pure function of (seed, parameter point, trial).

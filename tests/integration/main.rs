@@ -25,6 +25,7 @@ mod reproducibility;
 mod resume;
 mod rows;
 mod shell;
+mod second_moments;
 mod softmax_spikiness;
 mod tensors;
 mod tensors_hostile;

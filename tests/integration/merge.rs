@@ -6,10 +6,12 @@ use std::path::Path;
 use crate::program::{Run, attn_in, folder, names, text};
 
 /// A run of every subcommand that draws trials, with two points, planned or not.
-pub const RUNS: [&str; 12] = [
+pub const RUNS: [&str; 14] = [
     "variance -n 7 -m 11 --dk 3,5 --trials 23",
     "variance -n 31 --dk 5,3 --detect 90% --scale none --false-alarm 0.01 --miss 0.2 --seed 17",
     "variance -n 5,7 --dk 3 --trials 11 --mean=-0.5 --sd 2 --correlation 0 --precision bf16",
+    "variance -n 7 -m 11 --dk 3,5 --trials 23 --moments 2 --portable",
+    "variance -n 7 -m 11 --dk 3,5 --trials 23 --draw gram --mean 0.5",
     // Infinite logits: what is missing in the file is missing in the run.
     "variance -n 5 --dk 64,67 --trials 11 --precision f16 --sd 300",
     "softmax-spikiness -n 3 -m 5 --dk 3,5 --trials 23 --scale 0.5 --precision f16",

@@ -8,7 +8,7 @@ use crate::program::{ATTN, Record, SMALL, attn, attn_in, folder, names, number, 
 
 /// PRODUCT.md, "The tidy CSV of the simulating subcommands".
 const HEADER: &str = "command,statistic,scale,mask,d_k,n_queries,n_keys,entries,precision,trials,seed,estimate,std_error,\
-                      ci_low,ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index";
+                      ci_low,ci_high,theory,theory_kind,deviation,p_value,min_detectable,verdict,version,index,method,instructions";
 
 /// Columns that hold numbers.
 const NUMBERS: [&str; 12] = [

@@ -13,10 +13,10 @@ use crate::faults::BiasedNormal;
 
 /// Error of one assertion: about 500 of them share 5e-4.
 const ASSERTION_ERROR: f64 = 1e-6;
-const LEVELS: [f64; 2] = [0.05, 0.01];
+pub const LEVELS: [f64; 2] = [0.05, 0.01];
 
 /// Why a row is not calibrated, if it is not.
-fn fault(row: &RowRates) -> Option<String> {
+pub fn fault(row: &RowRates) -> Option<String> {
     if row.judged == 0 {
         return None;
     }

@@ -9,14 +9,17 @@
 mod baseline;
 mod calibration;
 mod depth;
+mod exponential;
 mod faults;
 mod kv_cache;
 mod mask;
 mod memory;
 mod multi_head;
 mod mutants;
+mod normals;
 mod positional;
 mod power;
 mod probe;
 mod probe_implementation;
+mod second_moments;
 mod softmax_spikiness;

@@ -38,3 +38,16 @@ fn large_matrices_of_logits_are_never_held() {
         assert!(peak > 2.0 && peak < 100.0, "{command}: {peak} MiB");
     }
 }
+
+#[test]
+fn a_million_tokens_are_streamed() {
+    // Q and K of 10⁶ tokens would take 512 MB in f32; a debug build takes a sixteenth of them.
+    let n = if cfg!(debug_assertions) { "62500" } else { "1000000" };
+    let arguments = ["variance", "-n", n, "--moments", "2", "--trials", "2", "--precision", "f32"];
+    let Some(peak) = peak_mebibytes(&arguments) else {
+        eprintln!("skipped: this system does not tell a process's largest resident size");
+        return;
+    };
+    // 64 sums of two 64 × 64 matrices, 4 MiB, twice where two trials run side by side.
+    assert!(peak > 2.0 && peak < 60.0, "{peak} MiB");
+}

@@ -1,6 +1,7 @@
 //! What ties an element type to its kernels; out of reach for other modules, which seals `Element`.
 
 use super::attention_loops::AttentionLoops;
+use super::gram::GramLoops;
 use super::row_sums::RowSums;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
@@ -48,6 +49,7 @@ pub trait Dispatch:
     + Neg<Output = Self>
     + RowSums
     + AttentionLoops
+    + GramLoops
 {
     fn tile(set: InstructionSet) -> TileShape;
 

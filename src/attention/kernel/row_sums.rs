@@ -57,7 +57,6 @@ pub trait RowSums: Exponential + PartialOrd {
     fn weigh(set: InstructionSet, row: &[Self], reference: Self, rate: Self, doublings: u32) -> [WeightSums; 2];
 
     /// Replaces each number by its exponential; the length is a multiple of `MOST_LANES`.
-    #[cfg(test)]
     fn exponentials(set: InstructionSet, numbers: &mut [Self]);
 }
 
@@ -227,7 +226,6 @@ macro_rules! loops {
             ///
             /// # Safety
             /// The machine must have the instructions.
-            #[cfg(test)]
             $(#[target_feature(enable = $features)])?
             pub unsafe fn exponentials(row: &mut [$element]) {
                 for chunk in row.chunks_exact_mut(<$register>::LANES) {
@@ -266,7 +264,6 @@ macro_rules! row_sums {
                 unsafe { by_set!(set, $avx512, $avx2, $portable, find(row, value)) }
             }
 
-            #[cfg(test)]
             fn exponentials(set: InstructionSet, numbers: &mut [Self]) {
                 // SAFETY: as above.
                 unsafe { by_set!(set, $avx512, $avx2, $portable, exponentials(numbers)) }

@@ -6,7 +6,7 @@
 
 use super::super::trial_test::TrialTest;
 use super::super::{Claim, Estimator, Expected, InputLaw, Null, Sizes};
-use super::{DIAGONAL_MEASURES, ENTRY_MEASURES};
+use super::{DIAGONAL_MEASURES, ENTRY_MEASURES, Moments};
 use crate::attention::{Precision, Scale};
 use crate::report::TheoryKind;
 use crate::sampling::Entries;
@@ -60,6 +60,11 @@ impl LogitTheory {
         self.law
     }
 
+    /// Expectation of the raw logit of a token with itself; that of every logit where tokens are independent.
+    pub(super) fn raw_diagonal_mean(&self) -> f64 {
+        self.correlated.map_or_else(|| self.raw_mean(), |correlated| correlated.diagonal_mean())
+    }
+
     /// Expectation of the mean of all raw logits.
     pub(super) fn raw_mean(&self) -> f64 {
         match &self.correlated {
@@ -83,8 +88,9 @@ impl LogitTheory {
         kurtosis * (2.0 + fourth / expected_fourth - 2.0 * second / expected_second)
     }
 
-    /// Claims on the logits of one scale, whose measures start at column `first`.
-    pub(super) fn logit_claims(&self, scale: Scale, first: usize) -> Vec<Claim> {
+    /// Claims on the logits of one scale up to a highest moment, whose measures start at column `first`: mean and variance, for the fourth
+    /// moment the other [`super::LOGIT_MEASURES`], then as many of [`DIAGONAL_MEASURES`] as there are.
+    pub(super) fn logit_claims(&self, scale: Scale, first: usize, highest: Moments) -> Vec<Claim> {
         let factor = scale.factor(self.shape.depth());
         let claim = |statistic: &'static str, estimator, (expected, null): (Option<f64>, Null)| Claim {
             index: None,
@@ -105,8 +111,11 @@ impl LogitTheory {
         let mut claims = vec![
             claim("logit_mean", mean(first), self.logit_mean(factor)),
             claim("logit_variance", mean(first + 1), self.logit_variance(scale)),
-            claim("logit_kurtosis", kurtosis, self.logit_kurtosis()),
         ];
+        if highest == Moments::Four {
+            claims.push(claim("logit_kurtosis", kurtosis, self.logit_kurtosis()));
+        }
+        let diagonal = first + highest.measures().len();
         if let Some(correlated) = &self.correlated {
             let unit = factor.abs() * (self.shape.depth() as f64).sqrt() * self.law.sd.powi(2);
             let expected = [correlated.diagonal_mean() * factor, correlated.diagonal_variance() * factor.powi(2)];
@@ -117,7 +126,7 @@ impl LogitTheory {
                 } else {
                     (Some(expected[index]), Null::Trials(TrialTest::student(units[index])))
                 };
-                claims.push(claim(statistic, mean(first + 5 + index), judged));
+                claims.push(claim(statistic, mean(diagonal + index), judged));
             }
         }
         claims

@@ -78,10 +78,13 @@ impl EntrySums {
         let [q_mean, q_variance] = matrix(self.counts[0], q + self.rest[0].0[0], qq + self.rest[0].0[1]);
         let [k_mean, k_variance] = matrix(self.counts[1], k + self.rest[1].0[0], kk + self.rest[1].0[1]);
         let pairs = self.counts[0].min(self.counts[1]) as f64;
-        let spread = ((qq - q * q / pairs) * (kk - k * k / pairs)).sqrt();
-        let correlation = (qk - q * k / pairs) / spread;
-        [q_mean, q_variance, k_mean, k_variance, correlation]
+        [q_mean, q_variance, k_mean, k_variance, correlation([q, qq, k, kk, qk], pairs)]
     }
+}
+
+/// The sample correlation of `count` pairs from Σ x, Σ x², Σ y, Σ y², Σ x·y about any center.
+pub(super) fn correlation([x, xx, y, yy, xy]: [f64; 5], count: f64) -> f64 {
+    (xy - x * y / count) / ((xx - x * x / count) * (yy - y * y / count)).sqrt()
 }
 
 #[cfg(test)]

@@ -15,6 +15,10 @@
 
 mod claims;
 mod entry_sums;
+pub mod second_moments;
+
+use std::fmt;
+use std::str::FromStr;
 
 use super::engine::Experiment;
 use super::{Claim, Draw, InputLaw, Inside, Sizes};
@@ -29,6 +33,77 @@ const ENTRY_MEASURES: [&str; 5] = ["q_mean", "q_variance", "k_mean", "k_variance
 /// Statistics of the logits, for each scale.
 const LOGIT_MEASURES: [&str; 5] =
     ["logit_mean", "logit_variance", "logit_second_moment", "logit_fourth_moment", "logit_kurtosis_linear"];
+/// How many moments of the logits are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moments {
+    /// Mean and variance.
+    Two,
+    /// Mean, variance and kurtosis.
+    Four,
+}
+
+impl Moments {
+    /// The measures of one scale.
+    fn measures(self) -> &'static [&'static str] {
+        match self {
+            Self::Two => &LOGIT_MEASURES[..2],
+            Self::Four => &LOGIT_MEASURES,
+        }
+    }
+}
+
+impl FromStr for Moments {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "2" => Ok(Self::Two),
+            "4" => Ok(Self::Four),
+            _ => Err("must be 2 (mean and variance) or 4 (kurtosis as well)".to_string()),
+        }
+    }
+}
+
+/// How the moments of the logits are formed: column `method` of the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// From all n·m logits.
+    Logits,
+    /// From the Gram matrices of the Q and K that are drawn.
+    Gram,
+    /// From Gram matrices that are drawn themselves.
+    GramDraw,
+}
+
+impl Method {
+    /// What a reader of the rows must know of it.
+    pub fn remark(self) -> Option<&'static str> {
+        match self {
+            Self::Logits => None,
+            Self::Gram => Some(
+                "Mean and variance come from column means and Gram matrices of the Q and K that were drawn, by the identity \
+                 Σ S² = tr[(QᵀQ)(KᵀK)]: the numbers that the logits give, up to rounding, but no logit was formed and the kurtosis \
+                 is not measured.",
+            ),
+            Self::GramDraw => Some(
+                "No Q and no K were drawn: their column means and Gram matrices were, from their own law (Wishart), which is \
+                 exact for normal entries. Mean and variance of the logits have the law that they have for Q and K of this size; \
+                 no attention was computed, and the correlation of q and k is not measured.",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Logits => "logits",
+            Self::Gram => "gram",
+            Self::GramDraw => "gram-draw",
+        })
+    }
+}
+
 /// Statistics of the diagonal logits, for each scale, where q and k of a token are correlated.
 const DIAGONAL_MEASURES: [&str; 2] = ["diagonal_mean", "diagonal_variance"];
 
@@ -155,7 +230,7 @@ impl<D: Draw, L: Logits> Experiment for VarianceExperiment<D, L> {
     fn claims(&self) -> Vec<Claim> {
         let per_scale = self.measures().len().saturating_sub(ENTRY_MEASURES.len()) / self.scales.len();
         let of_scale = |(index, scale): (usize, &Scale)| {
-            self.theory.logit_claims(*scale, ENTRY_MEASURES.len() + index * per_scale)
+            self.theory.logit_claims(*scale, ENTRY_MEASURES.len() + index * per_scale, Moments::Four)
         };
         self.scales.iter().enumerate().flat_map(of_scale).chain(self.theory.entry_claims()).collect()
     }
