@@ -143,7 +143,7 @@ fn parse(arguments: &[OsString]) -> Result<(Command, String), clap::Error> {
 
 /// An option as it was typed, if it was.
 fn raw(matches: &clap::ArgMatches, id: &str) -> Option<String> {
-    matches.try_get_raw(id).ok()??.last().map(|value| value.to_string_lossy().into_owned())
+    matches.try_get_raw(id).ok()??.next_back().map(|value| value.to_string_lossy().into_owned())
 }
 
 /// Whether the seed is to be drawn: what clap hands on is the number already.
