@@ -109,7 +109,8 @@ fn there_is_a_manual_page_for_every_subcommand_and_readers_find_no_fault() {
             None => skipped("mandoc"),
         }
         if let Some(text) = said("groff", &["-man", "-Kutf8", "-Tutf8", "-ww", page], &pages) {
-            assert!(text.contains("EXAMPLES"), "{page}");
+            // Headings are struck over or escaped, text is as it stands.
+            assert!(text.contains("attn "), "{page}: {text}");
         } else {
             skipped("groff");
         }
