@@ -125,7 +125,7 @@ fn portable_runs_do_not_depend_on_what_the_c_library_finds_in_the_processor() {
     };
     let folder = folder();
     let file = folder.path().join("t.csv");
-    let mut trials = |tunables: &str, line: &str| {
+    let trials = |tunables: &str, line: &str| {
         of(tunables, &format!("{line} -q --portable --per-trial {}", file.display()));
         std::fs::read_to_string(&file).expect("the trials")
     };
