@@ -101,7 +101,8 @@ fn normals_that_are_nearly_right_are_rejected() {
     if cfg!(debug_assertions) {
         return;
     }
-    let mutants: [(&str, fn(f64) -> f64); 4] = [
+    type Mutant = (&'static str, fn(f64) -> f64);
+    let mutants: [Mutant; 4] = [
         ("0.1 % too wide", |x| 1.001 * x),
         ("off centre by 0.001", |x| x + 0.001),
         ("cut at 5", |x| x.clamp(-5.0, 5.0)),
