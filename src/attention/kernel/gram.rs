@@ -137,7 +137,7 @@ fn pad<T: Element>(rows: &[T], width: usize, center: T, padded: &mut Vec<T>) {
     }
 }
 
-/// At most [`ROWS_IN_REGISTERS`] rows, [`stride`]`(width)` elements each.
+/// At most [`ROWS_IN_REGISTERS`] rows, filled up with zeros to whole lines.
 #[derive(Clone, Copy)]
 pub struct Block<'a, T> {
     rows: &'a [T],

@@ -58,8 +58,9 @@ macro_rules! portable {
             #[inline(always)]
             fn with(self, other: Self, combine: impl Fn($element, $element) -> $element) -> Self {
                 let mut lanes = self.0;
-                for (lane, &other) in lanes.iter_mut().zip(&other.0) {
-                    *lane = combine(*lane, other);
+                // By index: iterators are left as calls where functions are not inlined across units of the build.
+                for lane in 0..$lanes {
+                    lanes[lane] = combine(lanes[lane], other.0[lane]);
                 }
                 Self(lanes)
             }
@@ -108,8 +109,8 @@ macro_rules! portable {
             #[inline(always)]
             unsafe fn kept_from(self, key: Self, bound: Self) -> Self {
                 let mut lanes = self.0;
-                for ((lane, key), bound) in lanes.iter_mut().zip(&key.0).zip(&bound.0) {
-                    *lane = if key >= bound { *lane } else { 0.0 };
+                for lane in 0..$lanes {
+                    lanes[lane] = if key.0[lane] >= bound.0[lane] { lanes[lane] } else { 0.0 };
                 }
                 Self(lanes)
             }

@@ -82,8 +82,12 @@ impl EntrySums {
     }
 }
 
-/// The sample correlation of `count` pairs from Σ x, Σ x², Σ y, Σ y², Σ x·y about any center.
+/// The sample correlation of `count` pairs from Σ x, Σ x², Σ y, Σ y², Σ x·y about any center; not a number for a single pair.
 pub(super) fn correlation([x, xx, y, yy, xy]: [f64; 5], count: f64) -> f64 {
+    // Sums that were rounded differ from each other's squares, and would leave a quotient of rounding errors.
+    if count < 2.0 {
+        return f64::NAN;
+    }
     (xy - x * y / count) / ((xx - x * x / count) * (yy - y * y / count)).sqrt()
 }
 
