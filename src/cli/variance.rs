@@ -30,11 +30,11 @@ pub struct VarianceArguments {
     #[command(flatten)]
     pub shared: SharedArguments,
 
-    /// Highest moment of the logits: 4 (mean, variance, kurtosis) or 2 (mean and variance, from QᵀQ and KᵀK without the logits: time grows with n, not n·m)
+    /// Number of the highest moment of the logits, e.g. 2: 4 (mean, variance, kurtosis) or 2 (mean and variance, from QᵀQ and KᵀK without the logits: time grows with n, not n·m) [default: 4, or 2 with --draw gram]
     #[arg(long, value_name = "R", help_heading = "What is run", allow_hyphen_values = true)]
     pub moments: Option<String>,
 
-    /// What is drawn: matrices (Q and K), or gram (column means and Gram matrices from their own law, Wishart; normal entries; implies --moments 2)
+    /// What is drawn, e.g. gram: matrices (Q and K), or gram (column means and Gram matrices from their own law, Wishart; normal entries; implies --moments 2)
     #[arg(
         long,
         value_name = "WHAT",

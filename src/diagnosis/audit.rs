@@ -8,7 +8,7 @@ use super::checks::{
 };
 use super::contract::{Contract, Declared, alibi_slope};
 use super::evidence::{Evidence, MOST_CELLS};
-use super::explain::{Cause, explain};
+use super::explain::{Cause, Explanation, explain};
 use super::finding::{Check, Finding, Place, Verdict, joined};
 use super::matrix::{Head, Matrix};
 use super::model::{Cap, Hidden, MaskUse, Misfit, Model};
@@ -17,7 +17,7 @@ use super::output_search::{explain_output, likely_scales, recover_weights};
 use super::progress::Steps;
 use super::summary::{HeadSummary, findings as summary_findings, summarise};
 use super::survey::{RowFacts, row_sums, survey, survey_of_model};
-use super::variants::{Told, Variant, empty_rows_are_few_and_even, variants};
+use super::variants::{Told, Variant, causal_shows_by_itself, empty_rows_are_few_and_even, variants};
 
 /// Cells per head whose sums over batch and heads are taken.
 const AXIS_CELLS: usize = 4096;
@@ -297,22 +297,33 @@ impl Work<'_> {
     /// tried whole: if with it nothing is left, that it was not declared is the only finding.
     fn head(&mut self, head: &Head, model: &Model) -> Result<(Vec<Finding>, HeadSummary), String> {
         let judged = self.judge(head, self.contract, model, Told::Yes);
-        if judged.follows != Some(false) || self.explained_elsewhere {
+        let fails = judged.fails();
+        if judged.follows.is_none() || (judged.follows == Some(true) && !fails) || self.explained_elsewhere {
             return Ok((judged.findings, judged.summary));
         }
-        for variant in variants(head, self.contract) {
-            let mut other = self.judge(&variant.head, &variant.contract, model, Told::No);
-            if other.follows == Some(true) {
+        // Only what has no other explanation is worth a second thing that was not declared.
+        let mut second: Option<(Vec<Finding>, HeadSummary)> = None;
+        if judged.follows == Some(false) && (fails || !causal_shows_by_itself(head, self.contract)) {
+            for variant in variants(head, self.contract) {
+                let mut other = self.judge(&variant.head, &variant.contract, model, Told::No);
+                let (follows, is_meant) = (other.follows, other.is_explained && !other.fails());
                 other.findings.extend(variant.findings);
-                return Ok((other.findings, other.summary));
+                if follows == Some(true) {
+                    return Ok((other.findings, other.summary));
+                }
+                if fails && is_meant {
+                    second.get_or_insert((other.findings, other.summary));
+                }
             }
         }
-        if let Some((regrouped, finding)) = self.regrouped(head)? {
+        if let Some(second) = second {
+            return Ok(second);
+        }
+        if let Some((regrouped, finding)) = self.regrouped(head)?.filter(|_| fails) {
             let plain = Variant { head: regrouped.clone(), contract: self.contract.clone(), findings: Vec::new() };
             for variant in std::iter::once(plain).chain(variants(&regrouped, self.contract)) {
                 let mut other = self.judge(&variant.head, &variant.contract, model, Told::No);
-                let is_sound = other.findings.iter().all(|finding| finding.verdict != Verdict::Fail);
-                if other.follows.is_some() && is_sound {
+                if other.is_explained && !other.fails() {
                     other.findings.extend(variant.findings);
                     other.findings.push(finding);
                     return Ok((other.findings, other.summary));
@@ -387,14 +398,17 @@ impl Work<'_> {
                 || evidence.dropout.is_some() && matches!(found.causes[..], [Cause::Dropout { .. }])
         });
         // Rows without keys are not compared: what hides every key explains nothing.
-        let follows = follows.map(|follows| follows && (told == Told::Yes || empty_rows_are_few_and_even(&evidence)));
+        let hides_little = told == Told::Yes || empty_rows_are_few_and_even(&evidence);
+        let follows = follows.map(|follows| follows && hides_little);
+        let is_known = |found: &&Explanation| !found.causes.contains(&Cause::Unexplained);
+        let is_explained = hides_little && explanation.as_ref().filter(is_known).is_some();
         let scaled = explanation.as_ref().filter(|found| found.causes.contains(&Cause::Scale));
         let shown = scaled.map_or(model, |found| &found.model);
         let control = self.control(&evidence, model.scale);
         let facts = facts.unwrap_or_else(|| survey_of_model(&evidence, shown));
         let fit = explanation.as_ref().and_then(|found| found.fit.as_ref());
         let summary = summarise(&evidence, shown, &facts, control).with_fit(model.scale, fit);
-        Judged { findings, summary, follows }
+        Judged { findings, summary, follows, is_explained }
     }
 
     /// The control at the head's visible keys and scale, computed once for all heads that are alike.
@@ -415,6 +429,14 @@ struct Judged {
     summary: HeadSummary,
     /// Whether weights or output are the contract's; `None` if there are none.
     follows: Option<bool>,
+    /// Whether they are those of a known relative of the contract, or its own.
+    is_explained: bool,
+}
+
+impl Judged {
+    fn fails(&self) -> bool {
+        self.findings.iter().any(|finding| finding.verdict == Verdict::Fail)
+    }
 }
 
 /// Rows that a fit must not miss: the first and the last that leave the contract, and the one farthest from it.

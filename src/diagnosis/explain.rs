@@ -17,7 +17,7 @@ use super::slope::{Cells, ScaleFit, Terms, fit_scale};
 use super::survey::column_sums;
 use crate::attention::Mask;
 pub(super) use forms::LIKELY_CAPS;
-use forms::{over_queries, right_form};
+use forms::{CHI_SQUARE_OF_RIGHT_FORM, over_queries, right_form};
 use stages::{added_after, declared_dropout, stages};
 
 /// Where cells differ between contract and implementation.
@@ -152,10 +152,35 @@ pub fn explain(
         result.misfit = stages(evidence, rows, &mut model, &mut causes);
     }
     if !result.misfit.fits() {
+        if let Some((relative, cause, misfit)) = whole_relative(evidence, contract, &contract_misfit) {
+            (result.model, result.causes, result.misfit) = (relative, vec![cause], misfit);
+            return result;
+        }
+        // A slope through weights of another origin is a number without a meaning.
+        let is_number = |fit: &ScaleFit| fit.chi_square <= CHI_SQUARE_OF_RIGHT_FORM && fit.scale.abs() > fit.resolution();
+        if !result.fit.as_ref().is_some_and(is_number) {
+            causes.retain(|cause| *cause != Cause::Scale);
+            model.scale = contract.scale;
+        }
         causes.push(Cause::Unexplained);
     }
     (result.model, result.causes) = (model, causes);
     result
+}
+
+/// What a relative must leave at most of the squares that the contract leaves: bounds in half types are wide.
+const LEFT_BY_RELATIVE: f64 = 0.25;
+
+/// The relative of the contract, at its own scale, that gives all the weights: where logits are few or coarse, a fit by itself does not tell
+/// the form.
+fn whole_relative(evidence: &Evidence<'_>, contract: &Model, misfit: &Misfit) -> Option<(Model, Cause, Misfit)> {
+    let caps = LIKELY_CAPS.map(|cap| Some(Cap::Tanh(cap))).into_iter().filter(|_| contract.cap.is_none());
+    let caps = caps.map(|cap| (Model { cap, ..contract.clone() }, Cause::Cap(cap)));
+    let sink = contract.sink.is_none().then(|| (Model { sink: Some(0.0), ..contract.clone() }, Cause::Sink(Some(0.0))));
+    caps.chain(sink).find_map(|(model, cause)| {
+        let found = evidence.try_model(&model);
+        (found.fits() && found.squares <= LEFT_BY_RELATIVE * misfit.squares).then_some((model, cause, found))
+    })
 }
 
 /// Whether the weights sum to 1 over the queries and not over the keys.

@@ -47,6 +47,8 @@ pub enum Meaning {
     InverseWidth,
     /// 1/√(heads·d).
     InverseSqrtModelWidth,
+    /// The expected scale with the other sign.
+    Negated,
     /// The expected scale twice.
     Twice,
     /// √d or d: multiplied instead of divided.
@@ -86,6 +88,7 @@ pub fn names(scale: f64, error: f64, expected: f64, expected_text: &str, sizes: 
         let share = model / sizes.heads as f64;
         offer(format!("1/sqrt({share})"), 1.0 / share.sqrt(), Meaning::OtherSize);
     }
+    offer(format!("-{expected_text}"), -expected, Meaning::Negated);
     offer(format!("({expected_text}) twice"), expected * expected, Meaning::Twice);
     offer(format!("sqrt({d})"), d.sqrt(), Meaning::Multiplied);
     offer(format!("{d}"), d, Meaning::Multiplied);

@@ -195,7 +195,7 @@ fn explained(
 /// Scales that are tried where only the output is there.
 pub fn likely_scales(sizes: &Sizes) -> Vec<f64> {
     let d = sizes.width as f64;
-    let mut scales = vec![1.0, 1.0 / d, 1.0 / d.sqrt(), d.sqrt()];
+    let mut scales = vec![1.0, 1.0 / d, 1.0 / d.sqrt(), d.sqrt(), -1.0 / d.sqrt()];
     scales.push(1.0 / (d * sizes.heads as f64).sqrt());
     scales
 }

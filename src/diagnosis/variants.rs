@@ -26,15 +26,32 @@ pub enum Told {
     No,
 }
 
+/// A rule that was not declared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rule {
+    alignment: Alignment,
+    /// Keys of a full row, where there is a window.
+    window: Option<usize>,
+}
+
+/// Whether an undeclared causal rule, alone, has an explanation without any variant: nothing else hides cells or zeroes weights.
+pub fn causal_shows_by_itself(head: &Head, contract: &Contract) -> bool {
+    head.mask.is_none() && head.padding.is_none() && contract.dropout.is_none_or(|p| p == 0.0)
+}
+
 /// Every variant, the fewest changes first. None contradicts a declaration.
 pub fn variants(head: &Head, contract: &Contract) -> Vec<Variant> {
-    let given = head.mask.is_some() || head.padding.is_some();
-    let may_be_causal =
-        contract.causal.is_none() && contract.window.is_none() && (given || contract.dropout.is_some_and(|p| p > 0.0));
     let mut rules = vec![None];
-    if may_be_causal {
-        rules.push(Some(Alignment::TopLeft));
-        rules.extend((head.queries.rows != head.keys.rows).then_some(Some(Alignment::BottomRight)));
+    if contract.causal.is_none() && contract.window.is_none() {
+        let (n, m) = (head.queries.rows, head.keys.rows);
+        let alignments = [Alignment::TopLeft, Alignment::BottomRight];
+        let alignments = &alignments[..if n == m { 1 } else { 2 }];
+        rules.extend(alignments.iter().map(|&alignment| Some(Rule { alignment, window: None })));
+        let windows = alignments.iter().filter_map(|&alignment| {
+            let offset = if alignment == Alignment::TopLeft { 0 } else { m as i64 - n as i64 };
+            Some(Some(Rule { alignment, window: Some(window_of(head, offset)?) }))
+        });
+        rules.extend(windows);
     }
     let mut variants = Vec::new();
     for turned in [Turned::Nothing, Turned::Padding, Turned::Mask] {
@@ -45,9 +62,10 @@ pub fn variants(head: &Head, contract: &Contract) -> Vec<Variant> {
             }
             let Some((head, mut findings)) = turn(head, contract, turned) else { continue };
             let mut contract = contract.clone();
-            if let Some(alignment) = rule {
-                contract.causal = Some(Declared::Default(alignment));
-                findings.push(undeclared_causal(&head, alignment));
+            if let Some(rule) = rule {
+                contract.causal = Some(Declared::Default(rule.alignment));
+                contract.window = rule.window;
+                findings.push(undeclared_rule(&head, rule));
             }
             variants.push(Variant { head, contract, findings });
         }
@@ -126,7 +144,26 @@ fn complement(mask: &Mask) -> Mask {
     Mask::from_cells(n, m, cells).compact()
 }
 
-fn undeclared_causal(head: &Head, alignment: Alignment) -> Finding {
+/// The window that the weights would have if query 0 stood at key `offset`: `None` if a later key has weight, or no key is cut off.
+fn window_of(head: &Head, offset: i64) -> Option<usize> {
+    let weights = head.weights.as_ref()?;
+    let mut row = vec![0.0; weights.columns];
+    let mut window = 0;
+    for query in 0..weights.rows {
+        weights.row(query, &mut row);
+        let position = query as i64 + offset;
+        let Some(first) = row.iter().position(|weight| *weight != 0.0) else { continue };
+        let last = row.iter().rposition(|weight| *weight != 0.0)? as i64;
+        if last > position {
+            return None;
+        }
+        window = window.max(position - first as i64 + 1);
+    }
+    let longest = (weights.rows as i64 + offset).min(weights.columns as i64);
+    (window > 0 && window < longest).then_some(window as usize)
+}
+
+fn undeclared_rule(head: &Head, Rule { alignment, window }: Rule) -> Finding {
     let top = if head.mask.is_some() {
         " on top of the mask in the file"
     } else if head.padding.is_some() {
@@ -134,16 +171,18 @@ fn undeclared_causal(head: &Head, alignment: Alignment) -> Finding {
     } else {
         ""
     };
-    let option = match alignment {
+    let causal = match alignment {
         Alignment::BottomRight => "--causal=bottom-right",
         _ => "--causal",
     };
-    Finding::new(
-        Check::Causal,
-        Verdict::Warn,
-        "undeclared",
-        format!("the attention is causal{top}, which was not declared"),
-    )
-    .in_head(head.batch, head.head)
-    .with_cause(format!("if it is meant, pass {option}"), "declare the mask and audit again")
+    let (check, what, option) = match window {
+        None => (Check::Causal, "the attention is causal".to_string(), causal.to_string()),
+        Some(1) => (Check::Window, "every token sees itself alone".to_string(), format!("{causal} --window 1")),
+        Some(keys) => {
+            (Check::Window, format!("the attention has a window of {keys} keys"), format!("{causal} --window {keys}"))
+        }
+    };
+    Finding::new(check, Verdict::Warn, "undeclared", format!("{what}{top}, which was not declared"))
+        .in_head(head.batch, head.head)
+        .with_cause(format!("if it is meant, pass {option}"), "declare the mask and audit again")
 }

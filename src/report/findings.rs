@@ -292,7 +292,7 @@ fn push_finding(text: &mut String, row: &FindingRow, layout: Layout) {
 }
 
 fn push_indented(text: &mut String, verdict: &str, words: &str, width: usize) {
-    let body = paragraph(words, width.saturating_sub(14).max(40));
+    let body = paragraph(words, width.saturating_sub(14).max(24));
     let plain = verdict.chars().filter(|character| character.is_ascii_uppercase() || *character == ' ').count();
     for (index, line) in body.lines().enumerate() {
         if index == 0 {

@@ -139,3 +139,31 @@ fn outputs_in_another_order_than_the_weights_are_named() {
     assert_eq!(finding.place, Place::Heads(vec![(0, 0), (0, 1)]));
     assert_eq!(finding.symptoms, ["head by head: 0 → 1, 1 → 0"]);
 }
+
+#[test]
+fn keys_that_are_tiled_beside_values_that_are_repeated_are_a_fault() {
+    let shape = Shape { key_heads: 2, ..Shape::of(1, 4, 23, 29, 16) };
+    let shared = Case::draw(69, shape, Storage::F32);
+    let mut each = Case { shape: Shape { key_heads: 4, ..shape }, ..shared.clone() };
+    let half = shared.v.len() / 2;
+    each.k = shared.k.repeat(2);
+    each.v = [&shared.v[..half], &shared.v[..half], &shared.v[half..], &shared.v[half..]].concat();
+    let each = each.attend(&|_, _, _, _, raw| 0.25 * raw);
+    let case = Case { p: each.p, o: each.o, ..shared.clone() };
+    let finding = only(&case.file().audit(), Verdict::Fail, Check::Heads);
+    assert!(finding.explanation.contains("K and V are not shared alike"), "{}", finding.explanation);
+    assert_eq!(finding.place, Place::Heads(vec![(0, 1), (0, 2)]));
+    // One key: every weight is 1, and only the values tell the order.
+    let one = tiled_values_of_one_key();
+    let finding = only(&one.file().audit(), Verdict::Warn, Check::Heads);
+    assert!(finding.cause.contains("--kv-groups tile"), "{}", finding.cause);
+}
+
+fn tiled_values_of_one_key() -> Case {
+    let shape = Shape { key_heads: 2, ..Shape::of(1, 4, 5, 1, 16) };
+    let shared = Case::draw(70, shape, Storage::F32);
+    let mut each = Case { shape: Shape { key_heads: 4, ..shape }, ..shared.clone() };
+    (each.k, each.v) = (shared.k.repeat(2), shared.v.repeat(2));
+    let each = each.attend(&|_, _, _, _, raw| 0.25 * raw);
+    Case { p: each.p, o: each.o, ..shared }
+}

@@ -1,10 +1,12 @@
 //! Kind scale: SC-01 to SC-13.
 
+use attn::attention::Alignment;
 use attn::diagnosis::arrays::Role;
+use attn::diagnosis::contract::Declared;
 use attn::diagnosis::finding::{Check, Place, Verdict};
 use attn::diagnosis::matrix::Storage;
 
-use crate::definition::{Case, Shape, close, only, shown, sound, verdict};
+use crate::definition::{Case, Draws, Shape, close, only, shown, sound, verdict};
 
 const EIGHT_HEADS: Shape = Shape::of(1, 8, 31, 37, 64);
 
@@ -275,4 +277,67 @@ fn logits_far_below_a_declared_cap_do_not_show_it_and_rows_that_are_one_hot_are_
     let case = Case::draw_with_size(18, Shape::of(1, 2, 31, 37, 16), Storage::F32, 24.0);
     let warned = only(&case.attend(&|_, _, _, _, raw| 0.25 * raw).file().audit(), Verdict::Warn, Check::Saturation);
     assert!(warned.explanation.contains("of the rows are one-hot"), "{}", warned.explanation);
+}
+
+#[test]
+fn logits_of_another_head_and_logits_with_noise_are_no_multiple_of_the_products() {
+    let shape = Shape::of(1, 3, 11, 13, 16);
+    let case = Case::draw(91, shape, Storage::F32).attend(&|_, _, _, _, raw| 0.25 * raw);
+    let logits = |head: &dyn Fn(usize) -> usize, noise: f64| {
+        let mut draws = Draws(92);
+        let mut numbers = Vec::new();
+        for h in 0..3 {
+            for i in 0..11 {
+                for j in 0..13 {
+                    let other = head(h);
+                    numbers.push(Storage::F32.round(0.25 * case.raw(0, other, other, i, j) + noise * draws.normal()));
+                }
+            }
+        }
+        numbers
+    };
+    let with = |numbers: Vec<f64>| case.file().with(Role::Logits, [1, 3, 11, 13], Storage::F32, numbers);
+    sound(&with(logits(&|h| h, 0.0)).audit());
+    for numbers in [logits(&|h| (h + 1) % 3, 0.0), logits(&|h| h, 0.01)] {
+        let finding = only(&with(numbers).audit(), Verdict::Fail, Check::Scale);
+        assert!(finding.explanation.contains("no multiple of QKᵀ"), "{}", finding.explanation);
+    }
+    // After the mask: hidden logits are -inf, or a large negative number.
+    for fill in [f64::NEG_INFINITY, -1e9] {
+        let causal = case.clone().attend(&|_, _, i, j, raw| if j <= i { 0.25 * raw } else { f64::NEG_INFINITY });
+        let mut masked = logits(&|h| h, 0.0);
+        for (cell, logit) in masked.iter_mut().enumerate() {
+            let (i, j) = (cell / 13 % 11, cell % 13);
+            *logit = if j <= i { *logit } else { fill };
+        }
+        let file = causal.file().with(Role::Logits, [1, 3, 11, 13], Storage::F32, masked);
+        sound(&file.contract(|c| c.causal = Some(Declared::Yes(Alignment::TopLeft))).audit());
+    }
+}
+
+#[test]
+fn a_turned_sign_has_its_name_and_weights_of_no_logits_have_scale_0() {
+    let case = Case::draw(93, Shape::of(1, 2, 37, 41, 16), Storage::F32);
+    let turned = case.clone().attend(&|_, _, _, _, raw| -0.25 * raw);
+    for file in [turned.file(), turned.file().without(Role::Weights)] {
+        let finding = only(&file.audit(), Verdict::Fail, Check::Scale);
+        assert!(finding.explanation.contains("= -1/sqrt(dk)"), "{}", finding.explanation);
+        assert!(finding.cause.contains("minus sign"), "{}", finding.cause);
+    }
+    let even = case.attend(&|_, _, _, _, _| 0.0);
+    let finding = only(&even.file().audit(), Verdict::Fail, Check::Scale);
+    assert!(finding.explanation.contains("do not depend on QKᵀ"), "{}", finding.explanation);
+}
+
+#[test]
+fn weights_of_another_origin_get_no_scale() {
+    let shape = Shape::of(1, 1, 23, 29, 16);
+    let case = Case::draw(94, shape, Storage::F32);
+    let other = Case::draw(95, shape, Storage::F32).attend(&|_, _, _, _, raw| 0.25 * raw);
+    let foreign = Case { p: other.p, ..case };
+    let audit = foreign.file().without(Role::Values).audit();
+    only(&audit, Verdict::Fail, Check::Precision);
+    assert_eq!(audit.of(Check::Scale).count(), 0, "{}", shown(&audit));
+    // The table of heads uses the contract's scale, 1/4.
+    assert!((audit.heads[0].scaled_variance / audit.heads[0].raw_variance - 0.0625).abs() < 1e-6);
 }

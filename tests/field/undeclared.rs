@@ -196,3 +196,68 @@ fn a_scale_of_0_is_refused() {
     let error = audit(&source, &file.contract, &|_, _| {}).expect_err("16 - 16 is 0");
     assert!(error.starts_with("--scale dk-16: is 0"), "{error}");
 }
+
+/// Checks that are FAIL or WARN, worst first.
+fn alarms(audit: &attn::diagnosis::audit::Audit) -> Vec<(Verdict, Check)> {
+    let alarms = audit.findings.iter().filter(|f| f.verdict < Verdict::CannotTell);
+    alarms.map(|f| (f.verdict, f.check)).collect()
+}
+
+#[test]
+fn two_things_that_were_not_declared_are_two_warnings() {
+    // Causal, and 1 added to the denominator (a sink of logit 0).
+    let (case, scale) = case(86, Storage::F32);
+    let mut both = case.clone().attend(&|_, _, i, j, raw| if j <= i { scale * raw } else { HIDDEN });
+    let mut p = Vec::new();
+    for h in 0..2 {
+        for i in 0..37 {
+            let e: Vec<f64> =
+                (0..37).map(|j| if j <= i { (scale * case.raw(0, h, h, i, j)).exp() } else { 0.0 }).collect();
+            let total: f64 = 1.0 + e.iter().sum::<f64>();
+            p.extend(e.iter().map(|e| Storage::F32.round(e / total)));
+        }
+    }
+    both.o = both.times_values(&p);
+    both.p = p;
+    for file in [both.file(), both.file().without(Role::Values).without(Role::Output)] {
+        let audit = file.audit();
+        assert_eq!(alarms(&audit), [(Verdict::Warn, Check::Causal), (Verdict::Warn, Check::Sink)], "{}", shown(&audit));
+        let sink = audit.of(Check::Sink).next().expect("found");
+        assert!(sink.cause.ends_with("--sink 0"), "{}", sink.cause);
+    }
+}
+
+#[test]
+fn an_undeclared_window_on_top_of_padding_is_a_warning_with_its_option() {
+    let (case, scale) = case(87, Storage::F32);
+    let case = case.attend(&|_, _, i, j, raw| if j <= i && j + 5 > i && j < 29 { scale * raw } else { HIDDEN });
+    let file = || case.file().without(Role::Output).with(Role::Padding, [1, 1, 1, 37], Storage::F32, padding(1.0));
+    let audit = file().audit();
+    let finding = only(&audit, Verdict::Warn, Check::Window);
+    assert!(finding.explanation.contains("a window of 5 keys on top of the padding"), "{}", finding.explanation);
+    assert!(finding.cause.ends_with("--causal --window 5"), "{}", finding.cause);
+    // A declared causal mask without a window is contradicted.
+    assert!(file().contract(|c| c.causal = Some(Declared::Yes(Alignment::TopLeft))).audit().count(Verdict::Fail) > 0);
+}
+
+#[test]
+fn dropout_that_is_not_made_up_for_is_called_so() {
+    let (case, scale) = case(88, Storage::F32);
+    let case = case.attend(&|_, _, _, _, raw| scale * raw);
+    let mut halved = dropped(case, 0.2, 89);
+    halved.p.iter_mut().for_each(|weight| *weight = Storage::F32.round(*weight * 0.8));
+    halved.o = halved.times_values(&halved.p);
+    let audit = declared(halved.file(), 0.2).audit();
+    let finding = only(&audit, Verdict::Fail, Check::Dropout);
+    assert!(finding.explanation.contains("not divided by 1 - p"), "{}", finding.explanation);
+}
+
+#[test]
+fn masks_of_two_tokens_are_not_taken_for_triangles() {
+    for cells in [[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0]] {
+        let case = Case::draw(90, Shape::of(1, 2, 2, 2, 16), Storage::F32);
+        let case = case.attend(&|_, _, i, j, raw| if j <= i && cells[2 * i + j] > 0.0 { 0.25 * raw } else { HIDDEN });
+        let file = case.file().with(Role::Mask, [1, 1, 2, 2], Storage::F32, cells.to_vec());
+        sound(&file.contract(|c| c.causal = Some(Declared::Yes(Alignment::TopLeft))).audit());
+    }
+}

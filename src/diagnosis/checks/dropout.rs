@@ -9,7 +9,7 @@ pub const EXPLANATION: &str = "\
 Are weights 0 at random and the others scaled up?
 Formula: entries are 0 where the softmax is not, with share p, and the others are 1/(1 − p) times the softmax, the same factor in every row.
 Verdict: FAIL (evaluation is random) unless --dropout P declares it; then each weight must be 0 or 1/(1 − P) times the softmax, and the number of zeros \
-within 6 standard deviations, and one, of the binomial's.
+within 6 standard deviations, and one, of the binomial's; the softmax itself with as many zeros is dropout without its factor, a FAIL.
 CANNOT TELL: --dropout P with the output alone, where the weights cannot be recovered: which were dropped is not in the file.
 Blind spots: undeclared, heads so small that nothing was dropped; then the factor shows under `normalisation`. Which weights were dropped is not judged.";
 
@@ -29,6 +29,21 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
             _ => Vec::new(),
         };
     };
+    if factor == 1.0 {
+        let words = format!(
+            "{:.1} % of weights are exactly 0 where softmax is not, and the rest are the softmax: dropped, and not divided by 1 - p",
+            100.0 * share
+        );
+        return vec![
+            context
+                .finding(Check::Dropout, Verdict::Fail, "not scaled up", words)
+                .with_numbers(1.0, 1.0 / (1.0 - context.contract.dropout.unwrap_or(0.0)), "factor")
+                .with_cause(
+                    "a random mask without the factor 1/(1 - p): outputs are too small in training, and differ from evaluation",
+                    "print the sum of a row before and after dropout",
+                ),
+        ];
+    }
     let p = 1.0 - 1.0 / factor;
     let words = format!(
         "{:.1} % of weights are exactly 0 where softmax is not, the rest are {}x softmax: dropout p = {} was active",

@@ -55,6 +55,7 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     }
     if let Some(Broken { count, first, .. }) = head.logits.as_ref().and_then(broken)
         && broken_inputs.is_empty()
+        && !logits_are_masked(context)
     {
         let words = format!("{count} logits are not finite, first ({}, {})", first.0, first.1);
         let mut finding = context
@@ -83,6 +84,20 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
         findings.push(context.finding(Check::Finite, Verdict::Pass, "right", "every number is finite"));
     }
     findings
+}
+
+/// Whether the logits are -inf on exactly the hidden cells and finite elsewhere: dumped after the mask.
+fn logits_are_masked(context: &HeadContext<'_>) -> bool {
+    let (Some(logits), evidence) = (&context.head.logits, context.evidence) else { return false };
+    let mut row = vec![0.0; logits.columns];
+    (0..logits.rows).all(|query| {
+        logits.row(query, &mut row);
+        let visible = evidence.visible.row(query);
+        row.iter().enumerate().all(|(key, logit)| match visible.contains(key) {
+            true => logit.is_finite(),
+            false => logit.is_finite() || *logit == f64::NEG_INFINITY,
+        })
+    })
 }
 
 /// Entries that are not finite.

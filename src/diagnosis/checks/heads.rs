@@ -16,7 +16,7 @@ Do weights and output of head h belong to Q and K of head h?
 Formula: for a head whose weights (or output) nothing else explains, the definition is computed with the queries and keys of every other head; with \
 grouped keys also with the other sharing (head h uses key head h/(H/H_kv), repeat, or h mod H_kv, tile). The output is read again as if \
 (heads, tokens) had been reshaped to (tokens, heads), or the other way, without changing places, and held against P·V of every other head.
-Verdict: FAIL with the head that fits; WARN if only the sharing was not declared.
+Verdict: FAIL with the head that fits; WARN if only the sharing was not declared; FAIL if K and V are shared in different orders.
 CANNOT TELL: one head.
 Blind spots: one token; equal heads; a permutation inside a head, which Q and K share (no fault) or only K has (another K); \
 outputs of other heads where weights of all heads are more than 2^25.";
@@ -108,7 +108,10 @@ pub fn shared_otherwise(what: &str, head: usize, (used, expected): (usize, usize
         Check::Heads,
         super::against(contract.groups.is_declared()),
         format!("groups {name}"),
-        format!("the {what} of head {head} use key head {used} (sharing by {name}), declared is head {expected}"),
+        format!(
+            "the {what} of head {head} {} key head {used} (sharing by {name}), declared is head {expected}",
+            if what == "output" { "uses" } else { "use" }
+        ),
     )
     .with_cause(
         format!(
@@ -156,13 +159,21 @@ fn weights_of_another(
         }
         let what = if by_output { "output" } else { "weights" };
         let finding = if query_head == head && key == tiled && sizes.key_heads < sizes.heads {
-            shared_otherwise(what, head, (key, key_head(head, sizes.heads, sizes.key_heads, declared)), contract)
+            let expected = key_head(head, sizes.heads, sizes.key_heads, declared);
+            let finding = shared_otherwise(what, head, (key, expected), contract);
+            match values_are_shared_otherwise_too(&trial, &evidence) {
+                true => finding,
+                false => split_sharing(finding, head, key, expected),
+            }
         } else {
             Finding::new(
                 Check::Heads,
                 Verdict::Fail,
                 "permuted",
-                format!("the {what} of head {head} are those of Q of head {query_head} and K of head {key}"),
+                format!(
+                    "the {what} of head {head} {} of Q of head {query_head} and K of head {key}",
+                    if by_output { "is that" } else { "are those" }
+                ),
             )
             .with_cause(
                 "heads are in another order (a reshape without changing axes, or a permuted projection)",
@@ -173,6 +184,24 @@ fn weights_of_another(
         return Ok(Some(finding.in_head(batch, head)));
     }
     Ok(None)
+}
+
+/// Whether the output of a head with weights in the file is that of the trial's values, or there is none to tell.
+fn values_are_shared_otherwise_too(trial: &Head, evidence: &Evidence<'_>) -> bool {
+    let (Some(_), Some(values), Some(output)) = (&trial.weights, &trial.values, &trial.output) else { return true };
+    let values = PackedValues::new(values);
+    compare_output(evidence, Against::Weights, &values, output, evidence.sample(), &|_| {}).fits()
+}
+
+/// K is shared in another order than V, which nobody means.
+fn split_sharing(finding: Finding, head: usize, used: usize, expected: usize) -> Finding {
+    let words = format!(
+        "the weights of head {head} use K of head {used}, its output V of another: K and V are not shared alike (expected head {expected} for both)"
+    );
+    Finding { verdict: Verdict::Fail, key: "split groups".to_string(), explanation: words, ..finding }.with_cause(
+        "keys are tiled where values are repeated (repeat_interleave on one of them only)",
+        "repeat K and V in one function",
+    )
 }
 
 /// Whether O is P·V reshaped without changing axes, or uses the values of another head.

@@ -72,7 +72,9 @@ fn declared_against_file(context: &HeadContext<'_>, declared: &Mask, file: &Mask
     }
     let pattern = recognise(file);
     // All tokens hide themselves: no padding does that.
-    let own_hidden = diagonal > 0 && matches!(pattern.shape, Shape::StrictlyCausal { .. });
+    // Of fewer tokens any mask may look like that by chance.
+    let is_long = n.min(m) >= 4;
+    let own_hidden = is_long && diagonal > 0 && matches!(pattern.shape, Shape::StrictlyCausal { .. });
     if shown == 0 && !own_hidden {
         return None;
     }
@@ -82,8 +84,8 @@ fn declared_against_file(context: &HeadContext<'_>, declared: &Mask, file: &Mask
     }
     // The contract is the conjunction of both: where the weights follow it, or there are none to follow anything, a mask that shows
     // future keys is one of padding, documents or the like. Only a triangle is itself meant to be causal.
-    let is_triangle =
-        matches!(pattern.shape, Shape::StrictlyCausal { .. } | Shape::Transposed { .. } | Shape::Causal { .. });
+    let is_triangle = is_long
+        && matches!(pattern.shape, Shape::StrictlyCausal { .. } | Shape::Transposed { .. } | Shape::Causal { .. });
     let follows = context.explanation.is_none_or(|explanation| {
         explanation.contract_misfit.fits()
             || explanation.causes.iter().all(|cause| matches!(cause, Cause::Dropout { .. } | Cause::Scale))

@@ -151,7 +151,10 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
             );
         };
         if explanation.causes.contains(&Cause::Unexplained) {
-            return vec![unexplained(context, &explanation.contract_misfit)];
+            // NaN is judged by `finite`.
+            let misfit = &explanation.contract_misfit;
+            let is_finite = misfit.observed.is_finite() && misfit.predicted.is_finite();
+            return Vec::from_iter(is_finite.then(|| unexplained(context, misfit)));
         }
         if !explanation.contract_misfit.fits() {
             return Vec::new();
@@ -174,6 +177,10 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
             0.0,
             "largest error",
         )];
+    }
+    // NaN and infinities are judged by `finite`.
+    if !misfit.observed.is_finite() {
+        return Vec::new();
     }
     let by_contract = compare(Against::Model(context.model));
     let words = if context.weights_are_right() {
@@ -202,7 +209,7 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
 
 fn unexplained(context: &HeadContext<'_>, misfit: &Misfit) -> Finding {
     let words = format!(
-        "output {} where the contract gives {} (query {}, channel {}), {}x what rounding explains; no other scale, mask, bias or cap gives it",
+        "output {} where the contract gives {} (query {}, channel {}), {}x what rounding explains; none of the scales, masks, biases and caps that were tried gives it",
         significant(misfit.observed, 4),
         significant(misfit.predicted, 4),
         misfit.cell.0,

@@ -13,12 +13,16 @@ Formula: within a row ln P_ij less its mean over the visible keys is linear in (
 Weighted regression over all rows; standard error from rows as clusters, from residuals, or from rounding, whichever is largest.
 Verdict: FAIL if the declared scale is farther than 8 standard errors plus the rounding of the scale itself to the storage type. Without \
 --scale the textbook's 1/sqrt(dk) is assumed, and what may be meant (1, 1/dk, numbers without a simple name) is a WARN; what is only \
-known as a slip (the model's width for the head's, the inverse, another base) is a FAIL.
+known as a slip (the model's width for the head's, the inverse, another base, the sign turned) is a FAIL, and so are weights that do not depend on QKᵀ. \
+Logits in the file must be a multiple of QKᵀ up to rounding, over visible cells: FAIL otherwise. Where no model gives the weights no scale is named.
 CANNOT TELL: no row with two visible keys of different logits; a half type with so few entries that d and d + 1 look alike. From the output alone that is \
 common in half types: all channels of a row are moved together by the roundings of its few logits, so that they are one measurement and not d_v, and a \
 tolerance as small as their scatter would call right outputs wrong; the weights, or more rows, tell more.
 Blind spots: a number per row added to the logits; one rotation or permutation of Q and K alike; d^(-1/4) on each of Q and K; with one head \
 1/sqrt(dk) and 1/sqrt(dmodel) are the same number; what was applied before Q and K were dumped.";
+
+/// Relative rounding of TF32 products, 10 bits kept.
+const COARSEST_PRODUCT: f64 = 1.0 / 2048.0;
 
 /// What weights and logits say of the scale.
 pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
@@ -36,7 +40,9 @@ fn of_logits(context: &HeadContext<'_>) -> Option<Finding> {
     for row in evidence.sampled() {
         let view = row.view(&evidence.key_norms);
         logits.row(view.query, &mut given);
-        for (&logit, &raw) in given.iter().zip(view.raw).filter(|(logit, _)| logit.is_finite()) {
+        // Logits of hidden keys may be those after the mask.
+        let seen = given.iter().zip(view.raw).zip(view.visible).filter(|(_, visible)| **visible);
+        for (&logit, &raw) in seen.map(|(cell, _)| cell).filter(|(logit, _)| logit.is_finite()) {
             product += logit * raw;
             square += raw * raw;
             rest += logit * logit;
@@ -51,7 +57,27 @@ fn of_logits(context: &HeadContext<'_>) -> Option<Finding> {
     let residual = ((rest - slope * product).max(0.0) / (count - 1) as f64).sqrt();
     let error = residual / square.sqrt();
     let rounding = 4.0 * logits.computed_in().unit_roundoff().max(evidence.precisions.logits) * expected.abs();
-    if (slope - expected).abs() <= 8.0 * error + rounding || context.model.cap.is_some() {
+    let is_plain = context.model.cap.is_none() && context.model.alibi == 0.0 && context.model.bias == 0.0;
+    let size = (rest / count as f64).sqrt();
+    // TF32 and bf16 products, at the coarsest.
+    let coarsest = logits.computed_in().unit_roundoff().max(evidence.precisions.logits).max(COARSEST_PRODUCT);
+    if is_plain && residual > 4.0 * coarsest * size {
+        let words = format!(
+            "the logits in the file are no multiple of QKᵀ: {} % of their size is left over by the nearest, {} times QKᵀ",
+            significant(100.0 * residual / size, 2),
+            with_error(slope, error)
+        );
+        return Some(
+            context
+                .finding(Check::Scale, Verdict::Fail, "logits of another origin", words)
+                .with_numbers(residual / size, 0.0, "share left over")
+                .with_cause(
+                    "logits of another head, layer or run, or dumped after a term that was not declared (bias, cap, positions)",
+                    "dump Q, K and the logits at one call",
+                ),
+        );
+    }
+    if (slope - expected).abs() <= 8.0 * error + rounding || !is_plain {
         return None;
     }
     let text = context.contract.scale.value().to_string();
@@ -85,7 +111,10 @@ fn of_weights(context: &HeadContext<'_>) -> Vec<Finding> {
     };
     let expected = context.model.scale;
     let Some(fit) = &explanation.fit else {
-        let why = "no row holds two visible keys with different logits and weight: any scale gives these weights";
+        let why = match explanation.causes.contains(&Cause::Unexplained) {
+            true => "nothing that was tried gives the output, so no scale can be fitted to it",
+            false => "no row holds two visible keys with different logits and weight: any scale gives these weights",
+        };
         return vec![context.finding(Check::Scale, Verdict::CannotTell, "no information", why)];
     };
     let structural = explanation.causes.iter().any(|cause| matches!(cause, Cause::OverQueries | Cause::Unexplained));
@@ -156,6 +185,17 @@ fn wrong(context: &HeadContext<'_>, fit: &ScaleFit) -> Finding {
     let declared = context.contract.scale.is_declared();
     let d = context.sizes.width;
     let text = context.contract.scale.value().to_string();
+    if fit.scale.abs() <= fit.resolution() {
+        let words = format!(
+            "fitted {}: 0 within its error, so the weights do not depend on QKᵀ; expected {} = {text}",
+            with_error(fit.scale, fit.standard_error),
+            significant(expected, 5)
+        );
+        return context.finding(Check::Scale, Verdict::Fail, "zero", words).with_cause(
+            "weights of other queries and keys, or a constant in place of the logits",
+            "print a row of logits and the same row of weights",
+        );
+    }
     let found = names(fit.scale, fit.resolution(), expected, &text, &context.sizes);
     let name = &found[0];
     let ratio = fit.scale / expected;
@@ -214,6 +254,7 @@ fn cause(context: &HeadContext<'_>, name: &Name, declared: bool) -> String {
                 if layer.is_some() { " = layer + 1" } else { "" }
             )
         }
+        Meaning::Negated => "a minus sign too many: of the scale, or of Q or K".to_string(),
         Meaning::Twice => "the scale is applied twice".to_string(),
         Meaning::Multiplied => "QKᵀ is multiplied where it should be divided".to_string(),
         Meaning::OtherSize => "the root of another size was taken: look which axis the width is read from".to_string(),

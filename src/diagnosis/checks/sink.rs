@@ -29,7 +29,9 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
             .with_numbers(f64::NEG_INFINITY, sink, "logit of the sink")
             .with_cause("the sink is not passed to this path", "sum a row of the weights"),
         (_, Some(Some(sink))) => {
-            let one = if sink.abs() < 1e-3 { " (softmax with 1 added to the denominator)" } else { "" };
+            // Zero up to rounding is meant to be zero.
+            let sink = if sink.abs() < 1e-3 { 0.0 } else { sink };
+            let one = if sink == 0.0 { " (softmax with 1 added to the denominator)" } else { "" };
             let words = format!(
                 "rows sum to less than 1 as with an extra logit of {} in the denominator{one}",
                 significant(sink, 5)
@@ -42,7 +44,7 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
                 ),
             };
             context
-                .finding(Check::Sink, against(declared.is_some()), "sink", words)
+                .finding(Check::Sink, against(declared.is_some()), &format!("sink {sink:.1}"), words)
                 .with_numbers(sink, declared.unwrap_or(f64::NEG_INFINITY), "logit of the sink")
                 .with_cause(cause, "declare it and audit again")
         }

@@ -8,7 +8,7 @@ use super::Cause;
 use super::cap::fitted_cap;
 
 /// Residuals up to this many times what rounding explains still count as the right form.
-const CHI_SQUARE_OF_RIGHT_FORM: f64 = 9.0;
+pub(super) const CHI_SQUARE_OF_RIGHT_FORM: f64 = 9.0;
 
 /// Cells on which a cap is fitted.
 const CAP_CELLS: usize = 1 << 15;

@@ -235,12 +235,14 @@ fn totals(evidence: &Evidence<'_>, rows: &[&RowBuffer], model: &mut Model, cause
 /// The contract's weights after the declared dropout, if that gives them: each is 0 or 1/(1 − p) times the softmax. Nothing is inferred
 /// from zeros, so that a few keys are enough, and rows where nothing (or all) was dropped are as good as others.
 pub(super) fn declared_dropout(evidence: &Evidence<'_>, contract: &Model) -> Option<(Cause, Model, Misfit)> {
-    let factor = 1.0 / (1.0 - evidence.dropout?);
-    let model = Model { factor, ..contract.clone() };
-    let misfit = compare_kept(evidence, &model);
-    if !misfit.fits() {
-        return None;
-    }
+    let scaled_up = 1.0 / (1.0 - evidence.dropout?);
+    // Those that are left may not have been scaled up.
+    let models = [scaled_up, 1.0].map(|factor| Model { factor, ..contract.clone() });
+    let (model, misfit) = models.into_iter().find_map(|model| {
+        let misfit = compare_kept(evidence, &model);
+        misfit.fits().then_some((model, misfit))
+    })?;
+    let factor = model.factor;
     let underflow = evidence.precisions.floor;
     let counts = evidence.map_rows(&evidence.every_row(), model.columns(), |row, scratch| {
         let view = row.view(&evidence.key_norms);
@@ -254,7 +256,11 @@ pub(super) fn declared_dropout(evidence: &Evidence<'_>, contract: &Model) -> Opt
     });
     let (cells, zeros) = counts.into_iter().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
     let share = zeros as f64 / cells.max(1) as f64;
-    Some((Cause::Dropout { share, factor, cells }, model, misfit))
+    // Zeros without the factor may be a mask's; only as many as the declared probability makes are dropout's. 6 standard deviations, and one.
+    let p = evidence.dropout?;
+    let deviation = (share - p).abs() * cells as f64;
+    let is_likely = deviation <= 6.0 * (cells as f64 * p * (1.0 - p)).sqrt() + 1.0;
+    (factor != 1.0 || is_likely).then_some((Cause::Dropout { share, factor, cells }, model, misfit))
 }
 
 /// Compares weights that are not 0: what dropout left.
