@@ -9,8 +9,10 @@ use crate::report::number::{significant, trimmed};
 const WIDTH: u32 = 560;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 544.0;
-const TOP: f64 = 80.0;
+const TOP: f64 = 96.0;
 const BOTTOM: f64 = 350.0;
+/// Letters of a line of conditions.
+const LONGEST_LINE: usize = 66;
 /// Between lines of the legend.
 const LEGEND_STEP: f64 = 21.0;
 /// Half the length of the line of what is expected at one number.
@@ -101,7 +103,9 @@ pub fn draw(chart: &Chart) -> Option<Picture> {
         more => format!("{} ({more} more series not drawn)", chart.title),
     };
     picture.text((16.0, 20.0), title, 18.0, Anchor::Left, INK);
-    picture.text((16.0, 42.0), chart.conditions.as_str(), 14.0, Anchor::Left, FAINT);
+    for (index, line) in lines(&chart.conditions).into_iter().enumerate() {
+        picture.text((16.0, 42.0 + 17.0 * index as f64), line, 13.0, Anchor::Left, FAINT);
+    }
     frame(&mut picture, chart, &horizontal, &vertical);
     for (index, series) in series.iter().enumerate() {
         let colour = SERIES[index];
@@ -127,6 +131,15 @@ pub fn draw(chart: &Chart) -> Option<Picture> {
     }
     legend(&mut picture, chart.spacing, series);
     Some(picture)
+}
+
+/// Conditions in two lines where one has no room for them.
+fn lines(conditions: &str) -> Vec<String> {
+    let parts: Vec<&str> = conditions.split(" · ").collect();
+    let length = |count: usize| parts[..count].join(" · ").chars().count();
+    let first = (1..=parts.len()).rev().find(|count| length(*count) <= LONGEST_LINE).unwrap_or(1);
+    let both = [&parts[..first], &parts[first..]].map(|line| line.join(" · "));
+    both.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
 /// An axis that may be logarithmic.
@@ -238,7 +251,9 @@ fn legend(picture: &mut Picture, spacing: Spacing, series: &[&Series]) {
         any(series, has_limits).then_some("bars: 95 % intervals"),
     ];
     let words = notes.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    picture.text((x - 6.0, y), words, 14.0, Anchor::Left, FAINT);
+    if !words.is_empty() {
+        picture.text((x - 6.0, y), words, 14.0, Anchor::Left, FAINT);
+    }
 }
 
 #[cfg(test)]
@@ -304,6 +319,15 @@ mod tests {
         let level = coloured(Spacing::ByNumber);
         assert!(level.len() == 2 && level.iter().all(|points| points[0].1 == points[1].1), "{level:?}");
         assert_eq!(coloured(Spacing::ByMagnitude).len(), 1);
+    }
+
+    #[test]
+    fn long_conditions_have_two_lines_and_lose_nothing() {
+        let long = "d_k = 64 · n = m = 512 · normal entries · f64 · 20 trials · seed 7 · attn 0.1.0";
+        let found = lines(long);
+        assert!(found.len() == 2 && found.iter().all(|line| line.chars().count() <= LONGEST_LINE), "{found:?}");
+        assert_eq!(found.join(" · "), long);
+        assert_eq!((lines("n = 5"), lines("").len()), (vec!["n = 5".to_owned()], 0));
     }
 
     #[test]

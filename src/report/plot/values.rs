@@ -209,11 +209,11 @@ mod tests {
         let words = |values: &[Value]| draw("t", "", values).expect("a picture").to_svg().expect("drawn");
         let lone = Value { expected: None, ..value(1.0, (0.0, 0.0)) };
         let svg = words(&[lone.clone(), lone.clone()]);
-        assert!(svg.contains(">points: measured<") && !svg.contains("expected"), "{svg}");
-        assert!(words(&[value(1.0, (0.5, 0.5))]).contains("measured; lines: expected<"));
-        assert!(words(&[value(1.0, (0.5, 0.7))]).contains("measured; shades: expected<"));
+        assert!(svg.contains("\npoints: measured\n") && !svg.contains("expected"), "{svg}");
+        assert!(words(&[value(1.0, (0.5, 0.5))]).contains("measured; lines: expected\n"));
+        assert!(words(&[value(1.0, (0.5, 0.7))]).contains("measured; shades: expected\n"));
         let bar = Value { interval: Some((0.5, 1.5)), ..value(1.0, (0.5, 0.5)) };
-        assert!(words(&[bar, value(1.0, (0.5, 0.7))]).contains("lines and shades: expected; bars: 95 % intervals<"));
+        assert!(words(&[bar, value(1.0, (0.5, 0.7))]).contains("lines and shades: expected; bars: 95 % intervals\n"));
     }
 
     #[test]
