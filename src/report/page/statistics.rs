@@ -55,17 +55,17 @@ pub fn section(source: &Source, rows: &[Row]) -> Section {
     let facts =
         constant.iter().filter_map(|parameter| Some((parameter.fact.to_owned(), common(rows, parameter.value)?)));
     let found = grouped(rows, |row| base(&row.statistic).to_owned());
-    let with_overview = found.len() > 1 && plot::claims(rows).is_some();
+    let with_overview = found.len() > 1 && plot::narrow_claims(rows).is_some();
     let shown = |(name, rows): &(String, Vec<&Row>)| {
         let mut group = group(name, rows, &varying);
         // The picture of all claims has the only line already.
-        if with_overview && rows.len() == 1 && plot::claims(&[rows[0].clone()]).is_some() {
+        if with_overview && rows.len() == 1 && plot::narrow_claims(&[rows[0].clone()]).is_some() {
             group.drawings.clear();
         }
         group
     };
     let groups: Vec<Group> = found.iter().map(shown).collect();
-    let overview = (groups.len() > 1).then(|| plot::claims(rows)).flatten().map(|picture| Drawing {
+    let overview = (groups.len() > 1).then(|| plot::narrow_claims(rows)).flatten().map(|picture| Drawing {
         picture,
         title: "Deviation from theory, claim by claim".into(),
         description: "Each claim's deviation from theory with its 95 % interval, in units of the smallest deviation that the run could have \
@@ -175,13 +175,7 @@ fn setting(row: &Row) -> String {
 /// The richest picture that the rows allow: over a size, by claim, or value by value.
 fn picture(name: &str, rows: &[&Row]) -> Option<Picture> {
     let owned: Vec<Row> = rows.iter().map(|row| (*row).clone()).collect();
-    if name == "logit_variance"
-        && rows.iter().all(|row| row.statistic == name && row.index.is_none())
-        && varies(owned.iter(), |row| row.d_k.map(|d_k| d_k.to_string()))
-    {
-        return plot::of_rows(&owned);
-    }
-    across(name, rows).or_else(|| plot::claims(&owned)).or_else(|| by_value(name, rows))
+    across(name, rows).or_else(|| plot::narrow_claims(&owned)).or_else(|| by_value(name, rows))
 }
 
 /// A size that rows can be drawn over: its name and value.

@@ -131,5 +131,6 @@ fn picture(name: &str, rows: &[&ClaimRow]) -> Option<Picture> {
             word: row.verdict.word().to_owned(),
         })
     };
-    plot::claims(&of_theory).or_else(|| values::draw(name, "", &rows.iter().filter_map(value).collect::<Vec<_>>()))
+    plot::narrow_claims(&of_theory)
+        .or_else(|| values::draw(name, "", &rows.iter().filter_map(value).collect::<Vec<_>>()))
 }
