@@ -22,7 +22,7 @@ pub struct ReportArguments {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<String>,
 
-    /// File for the page, e.g. report.html; `-` is standard output
+    /// File for the page, .html or .htm, e.g. report.html; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: String,
 

@@ -38,10 +38,6 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
         Some(seed) => seed,
         None => parse::seed("random").map_err(|rule| anyhow!("--fresh-seed: {rule}"))?,
     };
-    if !typed.results.quiet {
-        let count = suite.items.len();
-        simulate::say(&format!("{name}: {count} check{}, seed {seed}", if count == 1 { "" } else { "s" }));
-    }
     let runner = Runner {
         program: std::env::current_exe().context("the program cannot find itself")?,
         folder,
@@ -55,6 +51,10 @@ pub fn run(typed: &CheckArguments, invocation: &str) -> Result<ExitStatus> {
     let before: Vec<Before> = suite.items.iter().map(|item| runner.before(item)).collect();
     refuse_to_overwrite(typed, &suite, &runner, &before)?;
     let mut destinations = Destinations::open(typed, output.as_deref())?;
+    if !typed.results.quiet {
+        let count = suite.items.len();
+        simulate::say(&format!("{name}: {count} check{}, seed {seed}", if count == 1 { "" } else { "s" }));
+    }
     if let Some(folder) = &runner.per_trial {
         fs::create_dir_all(folder)
             .map_err(|error| anyhow!("--per-trial {}: {}", folder.display(), file::reason(&error)))?;

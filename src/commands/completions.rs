@@ -9,10 +9,11 @@ use super::ExitStatus;
 use super::config::option;
 use crate::cli;
 use crate::cli::completions::CompletionsArguments;
+use crate::diagnosis::finding::Check;
 use crate::report::stdout;
 
 /// Values that a shell can offer. Lists and numbers are taken too, so this is no part of the definition that checks what was typed.
-const VALUES: [(&str, &[&str]); 17] = [
+const VALUES: [(&str, &[&str]); 19] = [
     ("format", &["table", "csv", "json", "markdown"]),
     ("color", &["auto", "always", "never"]),
     ("entries", &["normal", "uniform", "rademacher", "laplace", "student-t:9"]),
@@ -29,8 +30,19 @@ const VALUES: [(&str, &[&str]); 17] = [
     ("norm", &["post", "pre", "none"]),
     ("layout", &["bhnd", "bnhd", "hnd", "nd", "bijh"]),
     ("void_as", &["bf16", "f16"]),
+    ("draw", &["matrices", "gram"]),
+    ("moments", &["4", "2"]),
     ("shell", &["bash", "zsh", "fish", "powershell", "elvish"]),
 ];
+
+/// Values of options whose name has another meaning in each subcommand. Of a mask the words, behind which `:` and a number follow.
+const VALUES_OF_SUBCOMMAND: [(&str, &str, &[&str]); 2] = [
+    ("positional", "kind", &["sinusoidal", "rotary", "rotary:half-split", "rotary:interleaved"]),
+    ("mask", "kind", &MASKS),
+];
+
+/// Kinds of masks by their first word.
+const MASKS: [&str; 7] = ["none", "causal", "window", "prefix", "padding", "documents", "file"];
 
 /// Runs the subcommand.
 ///
@@ -49,15 +61,33 @@ pub fn run(typed: &CompletionsArguments) -> Result<ExitStatus> {
 fn hinted(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_string()).collect();
     let command = names.iter().fold(command, |command, name| command.mut_subcommand(name, hinted));
+    let subcommand = command.get_name().to_owned();
     command.mut_args(|argument| {
-        let id = argument.get_id().as_str();
-        let values = VALUES.iter().find(|(known, _)| *known == id).map(|(_, values)| *values);
+        let values = values(&subcommand, argument.get_id().as_str());
         match (values, hint(&argument)) {
             (Some(values), _) => argument.value_parser(PossibleValuesParser::new(values)),
             (None, Some(hint)) => argument.value_hint(hint),
             (None, None) => argument,
         }
     })
+}
+
+/// What a shell can offer for an option of a subcommand.
+fn values(subcommand: &str, id: &str) -> Option<Vec<&'static str>> {
+    if (subcommand, id) == ("audit", "explain") {
+        return Some(Check::ALL.into_iter().map(word).collect());
+    }
+    let of_subcommand = VALUES_OF_SUBCOMMAND.iter().find(|(named, known, _)| (*named, *known) == (subcommand, id));
+    let anywhere = VALUES.iter().find(|(known, _)| *known == id).map(|(_, values)| *values);
+    of_subcommand.map(|(.., values)| *values).or(anywhere).map(<[&str]>::to_vec)
+}
+
+/// The word by which `--explain` knows a check; one of agreement is named for the array in results.
+fn word(check: Check) -> &'static str {
+    match check {
+        Check::Agreement(_) => "agreement",
+        check => check.name(),
+    }
 }
 
 /// What a value names, by the word that help shows for it.
@@ -85,6 +115,11 @@ mod tests {
         ids(&cli::definition(), &mut found);
         for (id, _) in VALUES {
             assert!(found.iter().any(|known| known == id), "no option has the id {id}");
+        }
+        for (subcommand, id, _) in VALUES_OF_SUBCOMMAND.into_iter().chain([("audit", "explain", &[][..])]) {
+            let definition = cli::definition();
+            let below = definition.find_subcommand(subcommand).expect("a subcommand");
+            assert!(below.get_arguments().any(|argument| argument.get_id() == id), "{subcommand} has no {id}");
         }
     }
 

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
-use clap::Command;
+use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
-use roff::{Roff, roman};
+use roff::{Inline, Roff, bold, italic, roman};
 
 use super::ExitStatus;
 use crate::cli;
@@ -51,7 +51,7 @@ fn render(command: &Command, output: &mut dyn Write) -> io::Result<()> {
     // Written here, since the crate leaves out a date that is empty and moves the rest into its place. A page without a date is the same on every day.
     writeln!(output, ".TH {} 1 \"\" \"attn {}\" \"User commands\"", name(command), env!("CARGO_PKG_VERSION"))?;
     page.render_name_section(output)?;
-    page.render_synopsis_section(output)?;
+    synopsis(command).to_writer(output)?;
     page.render_description_section(output)?;
     page.render_options_section(output)?;
     if command.has_subcommands() {
@@ -59,6 +59,57 @@ fn render(command: &Command, output: &mut dyn Write) -> io::Result<()> {
     }
     let closing = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     sections(&closing).to_writer(output)
+}
+
+/// The synopsis with the name of each value, which that of the crate leaves out.
+fn synopsis(command: &Command) -> Roff {
+    let mut line = vec![bold(command.get_bin_name().unwrap_or_else(|| command.get_name()))];
+    let shown = || command.get_arguments().filter(|argument| !argument.is_hide_set());
+    for argument in shown().filter(|argument| !argument.is_positional()) {
+        line.push(roman(" ["));
+        line.extend(option(argument));
+        line.push(roman("]"));
+    }
+    for argument in shown().filter(|argument| argument.is_positional()) {
+        let (before, after) = if argument.is_required_set() { (" ", "") } else { (" [", "]") };
+        let before = if argument.is_last_set() { format!("{before}-- ") } else { before.to_owned() };
+        line.extend([roman(before), italic(value(argument)), roman(after)]);
+    }
+    if command.has_subcommands() {
+        line.extend([roman(" "), italic("SUBCOMMAND")]);
+    }
+    let mut page = Roff::new();
+    page.control("SH", ["SYNOPSIS"]);
+    page.text(line);
+    page
+}
+
+/// `-o|--output FILE`.
+fn option(argument: &Arg) -> Vec<Inline> {
+    let short = argument.get_short().map(|short| format!("-{short}"));
+    let long = argument.get_long().map(|long| format!("--{long}"));
+    let names: Vec<Inline> = short.into_iter().chain(long).map(bold).collect();
+    let mut line: Vec<Inline> = Vec::new();
+    for (index, name) in names.into_iter().enumerate() {
+        line.extend((index > 0).then(|| roman("|")));
+        line.push(name);
+    }
+    if argument.get_action().takes_values() {
+        // A value that may be left out needs its equals sign.
+        let is_optional = argument.get_num_args().is_some_and(|count| count.min_values() == 0);
+        let (before, after) = if is_optional { ("[=", "]") } else { (" ", "") };
+        line.extend([roman(before), italic(value(argument)), roman(after)]);
+    }
+    line
+}
+
+/// `FILE`, and `FILE…` where several may follow.
+fn value(argument: &Arg) -> String {
+    let names = argument.get_value_names().unwrap_or_default();
+    let name = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let is_many = argument.get_num_args().is_some_and(|count| count.max_values() > names.len().max(1));
+    let is_repeated = argument.is_positional() && matches!(argument.get_action(), ArgAction::Append);
+    if is_many || is_repeated { format!("{name}…") } else { name }
 }
 
 /// What stands below the options, as sections. Lines that begin with blanks are tables and examples: they keep their form.
@@ -97,6 +148,20 @@ fn sections(closing: &str) -> Roff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_synopsis_names_the_value_of_every_option_and_that_several_files_may_follow() {
+        let mut command = cli::definition().disable_help_subcommand(true);
+        command.build();
+        let plain = |name: &str| {
+            let text = synopsis(command.find_subcommand(name).expect("a subcommand")).to_roff();
+            let line = text.lines().last().unwrap_or_default().replace("\\fB", "").replace("\\fR", "");
+            line.replace("\\fI", "").replace("\\-", "-")
+        };
+        assert_eq!(plain("report"), "attn report [-o|--output FILE] [--title TEXT] [-q|--quiet] [-h|--help] FILE…");
+        let mask = plain("mask");
+        assert!(mask.starts_with("attn mask ") && mask.contains(" [--kind KIND]"), "{mask}");
+    }
 
     #[test]
     fn exit_codes_and_examples_have_sections_and_examples_keep_their_lines() {

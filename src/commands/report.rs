@@ -21,10 +21,17 @@ const LARGEST_FILE: u64 = 256 << 20;
 /// Runs the subcommand; `invocation` is what was typed, for the page.
 ///
 /// # Errors
-/// A file that cannot be read or is no result, one named twice, a page in place of one of them, a page that cannot be written.
+/// A title without text, another ending than that of HTML, a file that cannot be read or is no result, one named twice, a page in place of one of them, a page that cannot be written.
 pub fn run(typed: &ReportArguments, invocation: &str) -> Result<ExitStatus> {
     let output = Path::new(&typed.output);
     let inputs = || typed.files.iter().map(Path::new).filter(|path| !is_stdout(path));
+    if typed.title.trim().is_empty() {
+        bail!("--title '{}': must be a text, for example 'attention v2'", typed.title);
+    }
+    let ending = output.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
+    if !is_stdout(output) && !["html", "htm"].contains(&ending.as_str()) {
+        bail!("--output '{}': the ending must be .html or .htm", output.display());
+    }
     refuse_a_file_twice(typed)?;
     config::refuse_results_in_place_of_inputs(
         [("--output", output)],

@@ -8,6 +8,32 @@ pub fn words(text: &str) -> Option<Vec<String>> {
     (json::invocation(&words) == text).then_some(words)
 }
 
+/// The command line without where its result goes and how it looks, so that running it again replaces no file. What stands behind `--` is another
+/// program's and stays. A line that [`json::invocation`] did not write stays as it is.
+pub fn without_destinations(line: &str) -> String {
+    const WITH_VALUE: [&str; 5] = ["--output", "--plot", "--format", "--color", "-o"];
+    let Some(words) = words(line) else { return line.to_owned() };
+    let mut kept: Vec<&str> = Vec::new();
+    let mut rest = words.iter().map(String::as_str);
+    while let Some(word) = rest.next() {
+        let is_attached = WITH_VALUE.iter().any(|option| {
+            word.strip_prefix(option)
+                .is_some_and(|value| value.starts_with('=') || (*option == "-o" && !value.is_empty()))
+        });
+        match word {
+            "--" => {
+                kept.push(word);
+                kept.extend(rest.by_ref());
+            }
+            "-q" | "--quiet" => {}
+            option if WITH_VALUE.contains(&option) => drop(rest.next()),
+            _ if is_attached => {}
+            _ => kept.push(word),
+        }
+    }
+    json::invocation(kept)
+}
+
 /// How `found`, which a file says, differs from `expected`, both as [`json::invocation`] writes them: another subcommand, or the first option that differs.
 pub fn difference(found: &str, expected: &str) -> String {
     let (Some(found_words), Some(expected_words)) = (words(found), words(expected)) else {
@@ -83,6 +109,19 @@ mod tests {
             ("attn mask", "attn mask --seed 3", "other parameters: the file was made without --seed 3, not with it"),
         ] {
             assert_eq!(difference(found, expected), difference_expected);
+        }
+    }
+
+    #[test]
+    fn where_a_result_goes_is_no_part_of_how_it_is_made() {
+        for (line, kept) in [
+            ("attn audit a.npz -o a.json --causal -q", "attn audit a.npz --causal"),
+            ("attn complexity -oa.json --plot=a.svg --format json --dk 5", "attn complexity --dk 5"),
+            ("attn probe run cases --quiet -- ./mine -q -o out", "attn probe run cases -- ./mine -q -o out"),
+            ("attn variance --color never --output 'a b.csv' --offset 1", "attn variance --offset 1"),
+            ("written  otherwise -q", "written  otherwise -q"),
+        ] {
+            assert_eq!(without_destinations(line), kept);
         }
     }
 

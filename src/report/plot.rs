@@ -30,6 +30,7 @@ use super::row::Row;
 
 pub use audit::draw as audit;
 pub use claims::draw as claims;
+pub use claims::narrow as narrow_claims;
 pub use cost::draw as cost;
 pub use picture::Picture;
 pub use positional::draw as positional;

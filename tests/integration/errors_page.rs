@@ -39,6 +39,9 @@ fn fits(pattern: &str, text: &str) -> bool {
 fn fill(folder: &Path) {
     let write = |name: &str, content: &[u8]| fs::write(folder.join(name), content).expect("room");
     write("notes.csv", b"name,value\na,1\n");
+    write("empty.json", b"\n");
+    write("cut.json", b"{\"command\":\"variance\"");
+    write("other.json", b"{\"command\":\"benchmark\"}");
     fs::create_dir(folder.join("occupied")).expect("room");
     write("occupied/thesis.tex", b"x");
     write("typo.toml", b"[[check]]\nname = \"variance\"\nrun = \"variance --dk 64\"\nexpected = \"upheld\"\n");
@@ -102,6 +105,8 @@ fn sources() -> Vec<(PathBuf, String)> {
             }
         }
     }
+    let source = root.join("report/page/source.rs");
+    files.push((source.clone(), fs::read_to_string(&source).expect("readable")));
     files
 }
 

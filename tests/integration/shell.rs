@@ -57,6 +57,17 @@ fn bash_completes_subcommands_options_and_values() {
     assert_eq!(lines(&["attn", "variance", "--format", ""]), Some(formats));
     assert_eq!(lines(&["attn", "probe", "ru"]), Some(vec!["run".to_string()]));
     assert_eq!(lines(&["attn", "completions", "po"]), Some(vec!["powershell".to_string()]));
+    for (words, value) in [
+        (&["attn", "variance", "--draw", "g"], "gram"),
+        (&["attn", "variance", "--moments", "2"], "2"),
+        (&["attn", "positional", "--kind", "s"], "sinusoidal"),
+        (&["attn", "mask", "--kind", "w"], "window"),
+        (&["attn", "audit", "--explain", "ag"], "agreement"),
+        (&["attn", "depth", "--color", "al"], "always"),
+        (&["attn", "merge", "--format", "j"], "json"),
+    ] {
+        assert_eq!(lines(words), Some(vec![value.to_string()]), "{words:?}");
+    }
 }
 
 #[test]

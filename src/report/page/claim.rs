@@ -22,12 +22,7 @@ pub fn badge(markup: &mut Markup, standing: Standing, word: &str) {
 
 /// The worst claim of a group; without one, what stands there instead.
 pub fn standing(group: &Group) -> Standing {
-    let tally = group.table.tally();
-    match (tally.claims(), tally.number(Standing::Noted)) {
-        (0, 0) => Standing::Measured,
-        (0, _) => Standing::Noted,
-        _ => tally.worst(),
-    }
+    group.table.tally().first()
 }
 
 /// A claim: its name and verdict, formula beside picture, table.
@@ -150,15 +145,17 @@ fn table(markup: &mut Markup, name: &str, columns: &[(String, Alignment)], lines
         .collect();
     markup.element("thead", &[], |markup| {
         markup.element("tr", &[], |markup| {
+            // First, so that it is seen where the table is wider than the screen.
+            markup.leaf("th", &[("scope", "col")], "verdict");
             for ((name, _), class) in columns.iter().zip(&classes) {
                 markup.leaf("th", &[("scope", "col"), ("class", class)], name);
             }
-            markup.leaf("th", &[("scope", "col")], "verdict");
         });
     });
     markup.open("tbody", &[]);
     for line in lines {
         markup.element("tr", &[], |markup| {
+            verdict_cell(markup, line.standing, &line.word);
             for (index, (cell, class)) in line.cells.iter().zip(&classes).enumerate() {
                 match (index, *class) {
                     (0, class) => {
@@ -168,7 +165,6 @@ fn table(markup: &mut Markup, name: &str, columns: &[(String, Alignment)], lines
                     (_, class) => markup.element("td", &[("class", class)], |markup| markup.foreign(cell)),
                 }
             }
-            verdict_cell(markup, line.standing, &line.word);
         });
     }
     markup.close();
@@ -176,7 +172,7 @@ fn table(markup: &mut Markup, name: &str, columns: &[(String, Alignment)], lines
     markup.close();
 }
 
-/// The last cell of a line.
+/// The cell of a verdict.
 pub fn verdict_cell(markup: &mut Markup, standing: Standing, word: &str) {
     markup.element("td", &[("class", &format!("verdict {}", standing.class()))], |markup| {
         markup.leaf("span", &[("aria-hidden", "true")], &format!("{} ", standing.mark()));

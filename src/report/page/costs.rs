@@ -28,6 +28,11 @@ pub fn section(rows: &[CostRow]) -> Section {
 }
 
 fn standing(row: &CostRow) -> Standing {
+    // An exponent that the run could not hold against that of the counts is no pass.
+    let is_open = row.exponent_of.is_some() && row.expected_inside.is_none();
+    if is_open && row.verdict.is_none_or(|verdict| verdict == Verdict::Measured) {
+        return Standing::Untold;
+    }
     row.verdict.map_or(Standing::Measured, Standing::from)
 }
 
@@ -110,13 +115,21 @@ fn growth(name: &str, of: &str, words: &str, rows: &[&CostRow]) -> Option<crate:
     let drawable =
         || rows.iter().copied().filter(|row| value(row).is_some() && size(row).is_some() && row.difference.is_none());
     let largest = drawable().filter_map(fixed).max();
+    let longest = drawable().filter_map(|row| row.seconds).fold(0.0, f64::max);
+    let (factor, quantity) = match (is_timed, longest) {
+        (false, _) => (1.0, "operations"),
+        (true, longest) if longest < 1e-3 => (1e6, "µs (median)"),
+        (true, longest) if longest < 1.0 => (1e3, "ms (median)"),
+        (true, _) => (1.0, "s (median)"),
+    };
     let found: Vec<&CostRow> = drawable().filter(|row| fixed(row) == largest).collect();
     let series = grouped(&found, |row| row.kernel.clone().unwrap_or_default()).into_iter().map(|(name, rows)| {
         let mut points: Vec<Point> = rows
             .iter()
             .filter_map(|row| {
-                let interval = row.seconds_low.zip(row.seconds_high).filter(|_| is_timed);
-                Some(Point { x: size(row)? as f64, estimate: value(row)?, interval, theory: None })
+                let limits = row.seconds_low.zip(row.seconds_high).filter(|_| is_timed);
+                let interval = limits.map(|(low, high)| (factor * low, factor * high));
+                Some(Point { x: size(row)? as f64, estimate: factor * value(row)?, interval, theory: None })
             })
             .collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -127,8 +140,8 @@ fn growth(name: &str, of: &str, words: &str, rows: &[&CostRow]) -> Option<crate:
         title: format!("{name} against {words}"),
         conditions: largest.map(|largest| format!("{other} = {largest}")).unwrap_or_default(),
         of: words.to_owned(),
-        spacing: Spacing::ByMagnitude,
-        quantity: if is_timed { "seconds (median)" } else { "operations" }.to_owned(),
+        spacing: Spacing::Powers,
+        quantity: quantity.to_owned(),
         series: series.collect(),
     })
 }

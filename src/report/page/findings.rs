@@ -25,7 +25,8 @@ fn standing(row: &FindingRow) -> Standing {
     match row.verdict.as_str() {
         "PASS" => Standing::Upheld,
         "FAIL" => Standing::Rejected,
-        _ => Standing::Noted,
+        "WARN" => Standing::Warned,
+        _ => Standing::Untold,
     }
 }
 
@@ -112,6 +113,7 @@ fn moments(heads: &[HeadMoments]) -> Option<Group> {
     let line = |head: &HeadMoments| Line {
         standing: Standing::Measured,
         word: "measured".into(),
+        setting: String::new(),
         cells: vec![
             label(head),
             digits(head.scaled_variance),

@@ -16,6 +16,7 @@ pub mod source;
 mod statistics;
 mod suite;
 
+use super::command_line;
 use section::{Section, Standing};
 use source::{Content, Form, Source};
 
@@ -59,11 +60,12 @@ fn section(source: &Source, explain: &dyn Fn(&str) -> Option<String>) -> Section
     commands.extend(
         section.commands.iter().filter(|command| source.invocation.as_ref().is_none_or(|own| own != *command)).cloned(),
     );
-    let missing = "The command line is not in a CSV file; write JSON to keep it.";
+    let missing = "The CSV does not hold the whole command line; write JSON (-o result.json) to keep it.";
     let note = match (section.note_on_commands.is_empty(), commands.is_empty()) {
         (true, true) => missing.to_owned(),
         _ => section.note_on_commands.clone(),
     };
+    let commands = commands.iter().map(|line| command_line::without_destinations(line)).collect();
     Section {
         command: source.command.clone(),
         file: source.name.clone(),

@@ -164,7 +164,9 @@ fn a_page_of_every_kind_of_file_is_well_formed_and_has_formula_picture_and_table
         assert_eq!((names[0].as_str(), count("h1"), count("title") > 0), ("html", 1, true));
         let what = format!("{} {:?}", source.command, source.form);
         assert!(count("table") >= 2, "{what}: the files and a claim");
-        assert!(count("svg") >= 1, "{what}");
+        // A single number beside nothing is no picture.
+        let is_lone = matches!(&source.content, Content::Costs(rows) if rows.len() == 1);
+        assert_eq!(count("svg") >= 1, !is_lone, "{what}");
         let has_formula = count("math") >= 1 || text.contains("Formula: a &lt; b.");
         assert!(has_formula, "{what}");
         assert_eq!(count("caption"), count("table"), "{what}");
@@ -307,25 +309,114 @@ fn the_verdict_of_the_page_is_that_of_the_worst_file() {
     assert_eq!(verdict(&[from_json("check", &[claim(ClaimVerdict::Error)])]), "! Not everything was judged.");
     assert_eq!(verdict(&[from_csv_of_findings(&finding("FAIL"))]), "✘ Not every claim holds.");
     assert_eq!(verdict(&[from_csv_of_findings(&finding("CANNOT TELL"))]), "! Nothing was judged.");
+    // What is warned of or cannot be told is no claim, and no reason to say that all is well.
+    let audit = |verdicts: &[&str]| Source {
+        content: Content::Findings(verdicts.iter().map(|word| finding(word)).collect(), Vec::new()),
+        ..from_csv_of_findings(&finding("PASS"))
+    };
+    assert_eq!(verdict(&[audit(&["PASS", "WARN"])]), "! No claim is rejected; 1 warning.");
+    assert_eq!(
+        verdict(&[audit(&["PASS", "CANNOT TELL", "WARN", "CANNOT TELL"])]),
+        "! No claim is rejected; 1 warning, 2 could not be told."
+    );
+    assert_eq!(verdict(&[audit(&["PASS", "CANNOT TELL"])]), "? No claim is rejected; 1 could not be told.");
+    assert_eq!(verdict(&[audit(&["PASS", "WARN", "FAIL"])]), "✘ Not every claim holds.");
+    let suite = |explanation: &str| {
+        let noted = ClaimRow { explanation: explanation.into(), ..claim(ClaimVerdict::Noted) };
+        from_json("check", &[claim(ClaimVerdict::Upheld), noted])
+    };
+    assert_eq!(verdict(&[suite("WARN: saturated")]), "! No claim is rejected; 1 warning.");
+    assert_eq!(verdict(&[suite("no value in either run")]), "✔ Every claim holds.");
+    let exponent = |inside| CostRow {
+        exponent_of: Some("n".into()),
+        exponent: Some(1.9),
+        exponent_expected: Some(2.0),
+        expected_inside: inside,
+        ..cost(5, 1.0)
+    };
+    let counted = CostRow { difference: Some(0.0), verdict: Some(Verdict::Upheld), ..cost(5, 1.0) };
+    let costs = |inside| from_json("complexity", &[counted.clone(), exponent(inside)]);
+    assert_eq!(verdict(&[costs(None)]), "? No claim is rejected; 1 could not be told.");
+    assert_eq!(verdict(&[costs(Some(true))]), "✔ Every claim holds.");
 }
 
 #[test]
-fn a_json_file_gives_its_command_and_a_csv_file_what_its_columns_tell() {
-    let rows = [statistic("logit_mean", 5, Verdict::Upheld), statistic("logit_mean", 7, Verdict::Upheld)];
+fn warnings_and_what_cannot_be_told_are_named_at_the_top_with_their_file_and_not_in_the_colour_of_a_pass() {
+    let text = page(&[from_csv_of_findings(&finding("WARN"))]);
+    let top = text.split("<main>").next().expect("a top");
+    assert!(top.contains("<h2>Warnings</h2>") && top.contains("; in <bdi>a"), "{top}");
+    assert!(top.contains("class=\"overall undecided\"") && !top.contains("Upheld is no proof"), "{top}");
+    assert!(top.contains("<td class=\"verdict undecided\"><span aria-hidden=\"true\">! </span>warned</td>"), "{top}");
+}
+
+#[test]
+fn a_claim_that_does_not_hold_is_named_with_scale_width_and_file_and_the_verdict_comes_with_its_caveat() {
+    let rows = [
+        Row { scale: Some("inv-sqrt-dk".into()), ..statistic("logit_mean", 61, Verdict::Rejected) },
+        Row { scale: None, ..statistic("q_mean", 61, Verdict::Upheld) },
+    ];
     let text = page(&[from_json("variance", &rows)]);
-    assert!(text.contains("attn variance --false-alarm 1e-4</bdi>") && text.contains("<bdi>1e-4</bdi>"));
-    let text = page(&[from_csv(&rows)]);
-    assert!(text.contains("attn variance --scale none --dk 5,7 --queries 31 --trials 11 --seed 7</bdi>"), "{text}");
-    assert!(text.contains("a CSV file has no command line"));
-    let masked = Row {
-        command: "mask".into(),
-        mask: Some("window:5 claimed window:4".into()),
-        index: Some(3),
-        ..statistic("leak", 5, Verdict::Rejected)
+    let top = text.split("<main>").next().expect("a top");
+    let named = top.split("<ul>").nth(1).and_then(|rest| rest.split("</ul>").next()).expect("a list");
+    assert!(named.contains("<bdi>scale 1/√d_k, d_k = 61, estimate"), "{named}");
+    assert!(named.contains("; in <bdi>a.json</bdi>"), "{named}");
+    assert!(top.contains("Upheld is no proof: a deviation smaller than ‘detects’ can hide."), "{top}");
+    // A row without a scale has none at the top either.
+    let text =
+        page(&[from_json("variance", &[rows[0].clone(), Row { verdict: Verdict::Rejected, ..rows[1].clone() }])]);
+    assert!(text.contains("<bdi>d_k = 61, estimate"), "{text}");
+}
+
+#[test]
+fn rows_of_several_runs_in_one_csv_file_are_refused() {
+    let read = |rows: &[Row]| {
+        let mut bytes = Vec::new();
+        csv::write(rows, &mut bytes).expect("a vector takes every byte");
+        Source::read("a.csv", &bytes).map(|source| source.content)
     };
-    let text = page(&[from_csv(&[masked])]);
-    assert!(text.contains("attn mask --scale none --kind window:5 --claim window:4 --dk 5 "), "{text}");
-    assert!(text.contains(" --by-row --seed 7</bdi>"), "{text}");
+    let row = statistic("q_mean", 5, Verdict::Upheld);
+    let other = |change: &dyn Fn(&mut Row)| {
+        let mut other = statistic("k_mean", 5, Verdict::Upheld);
+        change(&mut other);
+        read(&[row.clone(), other]).expect_err("two runs")
+    };
+    assert!(other(&|row| row.command = "mask".into()).contains("column command is 'variance' and 'mask'"));
+    assert!(other(&|row| row.version = "9.9.9".into()).contains("column version is '0.1.0' and '9.9.9'"));
+    let again = Row { trials: Some(13), seed: Some(8), verdict: Verdict::Rejected, ..row.clone() };
+    assert!(read(&[row.clone(), again]).expect_err("twice").contains("q_mean stands twice"));
+    for other in [Row { index: Some(1), ..row.clone() }, Row { scale: Some("2".into()), ..row.clone() }] {
+        assert!(read(&[row.clone(), other]).is_ok());
+    }
+}
+
+#[test]
+fn a_json_file_gives_its_command_without_destinations_and_a_csv_file_says_that_it_has_none() {
+    let rows = [
+        Row { method: Some("gram-draw".into()), ..statistic("logit_mean", 5, Verdict::Upheld) },
+        Row { method: Some("gram-draw".into()), ..statistic("logit_mean", 7, Verdict::Upheld) },
+        Row { d_k: None, trials: Some(22), ..statistic("variance_slope", 5, Verdict::Upheld) },
+    ];
+    let source = from_json("variance", &rows);
+    let invocation = Some("attn variance --false-alarm 1e-4 -o a.json -q --plot a.svg".to_owned());
+    let text = page(&[Source { invocation, ..source }]);
+    let command = "<bdi>attn variance <span class=\"whole\">--false-alarm</span> 1e-4</bdi>";
+    assert!(text.contains("To reproduce it:") && text.contains(command), "{text}");
+    assert!(text.contains("<dd><bdi>1e-4</bdi></dd>"));
+    let text = page(&[from_csv(&rows)]);
+    assert!(text.contains("The CSV does not hold the whole command line; write JSON (-o result.json) to keep it."));
+    assert!(!text.contains("To reproduce it") && !text.contains("attn variance <span"), "{text}");
+    // What the columns tell are facts; the trials of a slope are those of the whole sweep.
+    let fact = |name: &str, value: &str| text.contains(&format!("<dt>{name}</dt>\n<dd><bdi>{value}</bdi></dd>"));
+    assert!(fact("trials", "11") && fact("method", "gram-draw") && fact("scale of the logits", "none"), "{text}");
+}
+
+#[test]
+fn a_claim_of_one_row_does_not_repeat_the_picture_of_all() {
+    let row = |name: &str, d_k| statistic(name, d_k, Verdict::Upheld);
+    let pictures = |rows: &[Row]| page(&[from_json("variance", rows)]).matches("<svg").count();
+    assert_eq!(pictures(&[row("q_mean", 5), row("k_mean", 5)]), 1, "that of all");
+    assert_eq!(pictures(&[row("q_mean", 5)]), 1, "its own");
+    assert_eq!(pictures(&[row("q_mean", 5), row("k_mean", 5), row("k_mean", 7)]), 2);
 }
 
 #[test]

@@ -15,9 +15,13 @@ pub enum Standing {
     NoData,
     /// Nothing against it, but too little to tell.
     Undecided,
+    /// Something that is wrong unless it is meant: WARN.
+    Warned,
+    /// What was asked and could not be told: CANNOT TELL, an exponent that is not judged.
+    Untold,
     /// A claim that holds: upheld, PASS, right.
     Upheld,
-    /// Worth reading, no claim: WARN, CANNOT TELL, unsupported.
+    /// Worth reading, no claim: unsupported.
     Noted,
     /// A number without a claim.
     Measured,
@@ -25,8 +29,16 @@ pub enum Standing {
 
 impl Standing {
     /// Every standing, worst first.
-    pub const ALL: [Self; 6] =
-        [Self::Rejected, Self::NoData, Self::Undecided, Self::Upheld, Self::Noted, Self::Measured];
+    pub const ALL: [Self; 8] = [
+        Self::Rejected,
+        Self::NoData,
+        Self::Undecided,
+        Self::Warned,
+        Self::Untold,
+        Self::Upheld,
+        Self::Noted,
+        Self::Measured,
+    ];
 
     /// The word.
     pub fn word(self) -> &'static str {
@@ -34,6 +46,8 @@ impl Standing {
             Self::Rejected => "rejected",
             Self::NoData => "without data",
             Self::Undecided => "undecided",
+            Self::Warned => "warned",
+            Self::Untold => "could not be told",
             Self::Upheld => "upheld",
             Self::Noted => "noted",
             Self::Measured => "measured",
@@ -46,6 +60,8 @@ impl Standing {
             Self::Rejected => '✘',
             Self::NoData => '!',
             Self::Undecided => '?',
+            Self::Warned => '!',
+            Self::Untold => '?',
             Self::Upheld => '✔',
             Self::Noted => 'i',
             Self::Measured => '·',
@@ -57,7 +73,7 @@ impl Standing {
         match self {
             Self::Rejected => "rejected",
             Self::NoData => "no-data",
-            Self::Undecided => "undecided",
+            Self::Undecided | Self::Warned | Self::Untold => "undecided",
             Self::Upheld => "upheld",
             Self::Noted => "noted",
             Self::Measured => "measured",
@@ -68,7 +84,7 @@ impl Standing {
     pub fn look(self) -> Verdict {
         match self {
             Self::Rejected | Self::NoData => Verdict::Rejected,
-            Self::Undecided | Self::Noted => Verdict::Undecided,
+            Self::Undecided | Self::Warned | Self::Untold | Self::Noted => Verdict::Undecided,
             Self::Upheld => Verdict::Upheld,
             Self::Measured => Verdict::Measured,
         }
@@ -89,7 +105,7 @@ impl From<Verdict> for Standing {
 /// How many lines have each standing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    counts: [usize; 6],
+    counts: [usize; 8],
 }
 
 impl Tally {
@@ -119,10 +135,29 @@ impl Tally {
             .sum()
     }
 
-    /// The verdict of all together: the worst claim there is. Without a claim nothing was checked, which is no pass.
+    /// The verdict of all together: the worst there is. With neither a claim nor a warning nothing was checked, which is no pass.
     pub fn worst(&self) -> Standing {
-        let is_there = |standing: &Standing| *standing <= Standing::Upheld && self.number(*standing) > 0;
-        Standing::ALL.into_iter().find(is_there).unwrap_or(Standing::NoData)
+        match self.claims() + self.number(Standing::Warned) {
+            0 => Standing::NoData,
+            _ => self.first(),
+        }
+    }
+
+    /// The worst line, whether it holds a claim or not.
+    pub fn first(&self) -> Standing {
+        Standing::ALL.into_iter().find(|standing| self.number(*standing) > 0).unwrap_or(Standing::Measured)
+    }
+
+    /// `1 warning, 2 could not be told`; empty without any.
+    pub fn reserve(&self) -> String {
+        let warnings = match self.number(Standing::Warned) {
+            0 => None,
+            1 => Some("1 warning".to_owned()),
+            count => Some(format!("{count} warnings")),
+        };
+        let untold = Some(self.number(Standing::Untold)).filter(|count| *count > 0);
+        let untold = untold.map(|count| format!("{count} could not be told"));
+        warnings.into_iter().chain(untold).collect::<Vec<_>>().join(", ")
     }
 
     /// `11 claims: 9 upheld, 2 rejected; 1 measured`.
@@ -140,10 +175,11 @@ impl Tally {
             1 => format!("1 claim: {claims}"),
             count => format!("{count} claims: {claims}"),
         };
-        match parts(&[Standing::Noted, Standing::Measured]).as_str() {
-            "" => claims,
-            others => format!("{claims}; {others} beside them"),
-        }
+        let beside = match parts(&[Standing::Noted, Standing::Measured]).as_str() {
+            "" => String::new(),
+            others => format!("{others} beside them"),
+        };
+        [claims, self.reserve(), beside].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -174,6 +210,8 @@ pub struct Line {
     pub word: String,
     /// The other cells.
     pub cells: Vec<String>,
+    /// Scale and width in words, for where the line stands alone.
+    pub setting: String,
 }
 
 impl Table {
@@ -189,6 +227,7 @@ impl Table {
         let line = |(index, (standing, word)): (usize, (Standing, String))| Line {
             standing,
             word,
+            setting: String::new(),
             cells: shown.iter().map(|(.., cells)| cells.get(index).cloned().unwrap_or_default()).collect(),
         };
         Self {
@@ -289,10 +328,12 @@ mod tests {
 
     #[test]
     fn the_worst_claim_is_the_verdict_and_no_claim_is_no_pass() {
-        use Standing::{Measured, NoData, Noted, Rejected, Undecided, Upheld};
+        use Standing::{Measured, NoData, Noted, Rejected, Undecided, Untold, Upheld, Warned};
         let worst = |standings: &[Standing]| Tally::of(standings.iter().copied()).worst();
         assert_eq!(worst(&[Upheld, Measured, Noted]), Upheld);
         assert_eq!(worst(&[Upheld, Undecided]), Undecided);
+        assert_eq!((worst(&[Upheld, Warned, Untold]), worst(&[Upheld, Untold])), (Warned, Untold));
+        assert_eq!((worst(&[Warned]), worst(&[Untold]), worst(&[Warned, Undecided])), (Warned, NoData, Undecided));
         assert_eq!(worst(&[Upheld, NoData, Undecided]), NoData);
         assert_eq!(worst(&[NoData, Rejected]), Rejected);
         assert_eq!((worst(&[]), worst(&[Measured, Noted])), (NoData, NoData));
@@ -300,11 +341,15 @@ mod tests {
 
     #[test]
     fn the_sentence_counts_claims_and_what_stands_beside_them() {
-        use Standing::{Measured, Rejected, Upheld};
+        use Standing::{Measured, Rejected, Untold, Upheld, Warned};
         let sentence = |standings: &[Standing]| Tally::of(standings.iter().copied()).sentence();
         assert_eq!(sentence(&[Upheld, Upheld, Rejected]), "3 claims: 2 upheld, 1 rejected");
         assert_eq!(sentence(&[Upheld, Measured]), "1 claim: 1 upheld; 1 measured beside them");
         assert_eq!(sentence(&[]), "no claim was judged");
+        assert_eq!(
+            sentence(&[Upheld, Warned, Untold, Untold, Measured]),
+            "1 claim: 1 upheld; 1 warning, 2 could not be told; 1 measured beside them"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Results read back from files, whatever subcommand wrote them.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use serde::Deserialize;
@@ -187,22 +188,30 @@ fn read_csv(name: &str, text: &str) -> Result<Source, String> {
         if let Some(other) = rows.iter().find(|row| !STATISTICS.contains(&row.command.as_str())) {
             return Err(format!("is not {READABLE}: a row's command is '{}'", other.command));
         }
+        one_run(rows.iter().map(|row| row.command.as_str()), "command")?;
+        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
+        each_claim_once(&rows)?;
         let seed = rows.first().and_then(|row| row.seed);
         Ok(source(&command, first(rows.first().map(|row| &row.version)), seed, Content::Statistics(rows)))
     } else if has(CostRow::COLUMNS) {
         let rows: Vec<CostRow> = records(reader)?;
+        one_run(rows.iter().map(|row| row.command.as_str()), "command")?;
+        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
         let seed = rows.iter().find_map(|row| row.seed);
         Ok(source("complexity", first(rows.first().map(|row| &row.version)), seed, Content::Costs(rows)))
     } else if has(ProbeRow::COLUMNS) {
         let rows: Vec<ProbeRow> = records(reader)?;
+        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
         Ok(source("probe", first(rows.first().map(|row| &row.version)), None, Content::Cases(rows)))
     } else if has(ClaimRow::COLUMNS) {
         let rows: Vec<ClaimRow> = records(reader)?;
+        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
         let seed = rows.iter().find_map(|row| row.seed);
         Ok(source("check", first(rows.first().map(|row| &row.version)), seed, Content::Claims(rows)))
     } else if has(&findings::COLUMNS) {
         let rows: Vec<FindingRow> = records(reader)?;
         known_findings(&rows)?;
+        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
         let version = first(rows.first().map(|row| &row.version));
         Ok(source("audit", version, None, Content::Findings(rows, Vec::new())))
     } else {
@@ -213,6 +222,35 @@ fn read_csv(name: &str, text: &str) -> Result<Source, String> {
 fn records<R: DeserializeOwned>(reader: ::csv::Reader<&[u8]>) -> Result<Vec<R>, String> {
     let rows: Result<Vec<R>, ::csv::Error> = reader.into_deserialize().collect();
     rows.map_err(|error| format!("a row cannot be read: {}", io::Error::from(error)))
+}
+
+/// Rows of several runs in one file have no verdict, seed or command in common.
+fn one_run<'a>(mut values: impl Iterator<Item = &'a str>, column: &str) -> Result<(), String> {
+    let Some(first) = values.next() else { return Ok(()) };
+    match values.find(|value| *value != first) {
+        Some(other) => Err(format!(
+            "holds rows of several runs: the column {column} is '{first}' and '{other}'; give each run its own file"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A claim that stands twice, whatever came of it, is of two runs: counted together they would make one verdict of two.
+fn each_claim_once(rows: &[Row]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    let setting = |row: &Row| {
+        (
+            (row.name(), row.scale.clone(), row.mask.clone(), row.d_k, row.n_queries, row.n_keys),
+            (row.entries.clone(), row.precision.clone(), row.method.clone()),
+        )
+    };
+    match rows.iter().find(|row| !seen.insert(setting(row))) {
+        Some(row) => Err(format!(
+            "holds rows of several runs: {} stands twice with the same parameters; give each run its own file",
+            row.name()
+        )),
+        None => Ok(()),
+    }
 }
 
 /// A word that is not the program's own must not be taken for a pass.

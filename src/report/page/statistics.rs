@@ -4,7 +4,6 @@ use super::meanings;
 use super::section::{Alignment, Drawing, Group, Section, Standing, Table, common, grouped};
 use super::source::Source;
 use crate::report::command_line;
-use crate::report::json::invocation;
 use crate::report::number::{percent, probability, signed_percent, with_interval};
 use crate::report::plot::across::{self, Chart, Point, Series, Spacing};
 use crate::report::plot::values::{self, Value};
@@ -12,33 +11,37 @@ use crate::report::plot::{self, Picture};
 use crate::report::row::Row;
 use crate::report::table::theory_text;
 
-/// A parameter of a row: its name as a column, as a fact, as an option, and its value.
+/// A parameter of a row: its name as a column, as a fact, and its value.
 struct Parameter {
     column: &'static str,
     fact: &'static str,
-    option: &'static str,
     value: fn(&Row) -> Option<String>,
 }
 
-const fn parameter(
-    column: &'static str,
-    fact: &'static str,
-    option: &'static str,
-    value: fn(&Row) -> Option<String>,
-) -> Parameter {
-    Parameter { column, fact, option, value }
+const fn parameter(column: &'static str, fact: &'static str, value: fn(&Row) -> Option<String>) -> Parameter {
+    Parameter { column, fact, value }
 }
 
-const PARAMETERS: [Parameter; 8] = [
-    parameter("scale", "scale of the logits", "--scale", |row| row.scale.clone()),
-    parameter("mask", "mask", "--kind", |row| row.mask.clone()),
-    parameter("d_k", "d_k", "--dk", |row| row.d_k.map(|value| value.to_string())),
-    parameter("n", "queries n", "--queries", |row| row.n_queries.map(|value| value.to_string())),
-    parameter("m", "keys m", "--keys", |row| row.n_keys.map(|value| value.to_string())),
-    parameter("entries", "law of the entries", "--entries", |row| row.entries.clone()),
-    parameter("precision", "arithmetic", "--precision", |row| row.precision.clone()),
-    parameter("trials", "trials", "--trials", |row| row.trials.map(|value| value.to_string())),
+const PARAMETERS: [Parameter; 10] = [
+    parameter("scale", "scale of the logits", |row| row.scale.clone()),
+    parameter("mask", "mask", |row| row.mask.clone()),
+    parameter("d_k", "d_k", |row| row.d_k.map(|value| value.to_string())),
+    parameter("n", "queries n", |row| row.n_queries.map(|value| value.to_string())),
+    parameter("m", "keys m", |row| row.n_keys.map(|value| value.to_string())),
+    parameter("entries", "law of the entries", |row| row.entries.clone()),
+    parameter("precision", "arithmetic", |row| row.precision.clone()),
+    parameter("trials", "trials", |row| {
+        // A slope is fitted to the rows of a sweep, and its number is the sum of theirs.
+        row.trials.filter(|_| !is_slope(row)).map(|value| value.to_string())
+    }),
+    parameter("method", "method", |row| row.method.clone()),
+    parameter("instructions", "instructions", |row| row.instructions.clone()),
 ];
+
+/// Whether a row is one over a whole sweep.
+fn is_slope(row: &Row) -> bool {
+    row.statistic.ends_with("_slope")
+}
 
 /// The statistic without its number: `logit_mean:head3` is one of `logit_mean`.
 pub fn base(statistic: &str) -> &str {
@@ -51,23 +54,30 @@ pub fn section(source: &Source, rows: &[Row]) -> Section {
         PARAMETERS.iter().partition(|parameter| varies(rows.iter(), parameter.value));
     let facts =
         constant.iter().filter_map(|parameter| Some((parameter.fact.to_owned(), common(rows, parameter.value)?)));
-    let groups: Vec<Group> = grouped(rows, |row| base(&row.statistic).to_owned())
-        .into_iter()
-        .map(|(name, rows)| group(&name, &rows, &varying))
-        .collect();
-    let overview = (groups.len() > 1).then(|| plot::claims(rows)).flatten().map(|picture| Drawing {
+    let found = grouped(rows, |row| base(&row.statistic).to_owned());
+    let with_overview = found.len() > 1 && plot::narrow_claims(rows).is_some();
+    let shown = |(name, rows): &(String, Vec<&Row>)| {
+        let mut group = group(name, rows, &varying);
+        // The picture of all claims has the only line already.
+        if with_overview && rows.len() == 1 && plot::narrow_claims(&[rows[0].clone()]).is_some() {
+            group.drawings.clear();
+        }
+        group
+    };
+    let groups: Vec<Group> = found.iter().map(shown).collect();
+    let overview = (groups.len() > 1).then(|| plot::narrow_claims(rows)).flatten().map(|picture| Drawing {
         picture,
         title: "Deviation from theory, claim by claim".into(),
         description: "Each claim's deviation from theory with its 95 % interval, in units of the smallest deviation that the run could have \
                       seen; the tables below have the numbers."
             .into(),
     });
-    Section { facts: facts.collect(), groups, overview, ..Section::default() }.with_command(source, rows)
+    Section { facts: facts.collect(), groups, overview, ..Section::default() }.with_command(source)
 }
 
 impl Section {
-    /// The command of the file, or what the columns tell of it.
-    fn with_command(mut self, source: &Source, rows: &[Row]) -> Self {
+    /// The command of the file. None is put together from columns: options such as --mean, --false-alarm or --heads leave no trace in them.
+    fn with_command(mut self, source: &Source) -> Self {
         let rate = |text: String| ("false-alarm rate over the run".to_owned(), text);
         match &source.invocation {
             Some(invocation) => {
@@ -76,10 +86,6 @@ impl Section {
             }
             None => {
                 self.facts.push(rate("not in a CSV file".to_owned()));
-                self.commands = rebuilt(source, rows).into_iter().collect();
-                self.note_on_commands = "Put together from the columns: a CSV file has no command line. Options that leave no trace in the columns \
-                    (such as --mean, --heads, --layers, --detect or --false-alarm) are missing; write JSON to keep them."
-                    .to_owned();
             }
         }
         self
@@ -91,40 +97,6 @@ fn false_alarm(invocation: &str) -> Option<String> {
     let words = command_line::words(invocation)?;
     let place = words.iter().position(|word| word == "--false-alarm")?;
     words.get(place + 1).cloned()
-}
-
-/// The command line as far as the columns tell it.
-fn rebuilt(source: &Source, rows: &[Row]) -> Option<String> {
-    let first = rows.first()?;
-    let mut words = vec!["attn".to_owned(), first.command.clone()];
-    for parameter in &PARAMETERS {
-        let mut values: Vec<String> = Vec::new();
-        for value in rows.iter().filter_map(parameter.value).filter(|value| !value.is_empty()) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        let is_list = ["--scale", "--dk", "--queries", "--keys"].contains(&parameter.option);
-        let keys_follow = parameter.option == "--keys" && rows.iter().all(|row| row.n_keys == row.n_queries);
-        let is_told = if is_list { !values.is_empty() && !keys_follow } else { values.len() == 1 };
-        if !is_told {
-            continue;
-        }
-        let value = values.join(",");
-        // A mask that is not the one claimed stands beside it.
-        match value.split_once(" claimed ").filter(|_| parameter.option == "--kind") {
-            Some((applied, claimed)) => {
-                words.extend(["--kind", applied, "--claim", claimed].map(String::from));
-            }
-            None => words.extend([parameter.option.to_owned(), value]),
-        }
-    }
-    // Only rows of queries have a number of their own.
-    if first.command == "mask" && rows.iter().any(|row| row.index.is_some()) {
-        words.push("--by-row".to_owned());
-    }
-    words.extend(source.seed.map(|seed| ["--seed".to_owned(), seed.to_string()]).into_iter().flatten());
-    Some(invocation(words))
 }
 
 fn varies<'a>(rows: impl Iterator<Item = &'a Row>, value: fn(&Row) -> Option<String>) -> bool {
@@ -167,11 +139,12 @@ fn table(rows: &[&Row], varying: &[&Parameter]) -> Table {
     let cells = |value: &dyn Fn(&Row) -> String| rows.iter().map(|row| value(row)).collect::<Vec<String>>();
     let mut columns = vec![("statistic", Alignment::Left, cells(&Row::name))];
     for parameter in varying {
-        let alignment = if ["scale", "mask", "entries", "precision"].contains(&parameter.column) {
-            Alignment::Left
-        } else {
-            Alignment::Right
-        };
+        let alignment =
+            if ["scale", "mask", "entries", "precision", "method", "instructions"].contains(&parameter.column) {
+                Alignment::Left
+            } else {
+                Alignment::Right
+            };
         columns.push((parameter.column, alignment, cells(&|row| (parameter.value)(row).unwrap_or_default())));
     }
     columns.extend([
@@ -188,19 +161,21 @@ fn table(rows: &[&Row], varying: &[&Parameter]) -> Table {
         ("p", Alignment::Right, cells(&|row| row.p_value.map(probability).unwrap_or_default())),
     ]);
     let verdicts = rows.iter().map(|row| (Standing::from(row.verdict), row.verdict.to_string())).collect();
-    Table::of(columns, verdicts)
+    let mut table = Table::of(columns, verdicts);
+    table.lines.iter_mut().zip(rows).for_each(|(line, row)| line.setting = setting(row));
+    table
+}
+
+/// `scale 1/√d_k, d_k = 64`, where the row has them.
+fn setting(row: &Row) -> String {
+    let scale = row.scale.as_deref().map(plot::words_of_scale);
+    scale.into_iter().chain(row.d_k.map(|d_k| format!("d_k = {d_k}"))).collect::<Vec<_>>().join(", ")
 }
 
 /// The richest picture that the rows allow: over a size, by claim, or value by value.
 fn picture(name: &str, rows: &[&Row]) -> Option<Picture> {
     let owned: Vec<Row> = rows.iter().map(|row| (*row).clone()).collect();
-    if name == "logit_variance"
-        && rows.iter().all(|row| row.statistic == name && row.index.is_none())
-        && varies(owned.iter(), |row| row.d_k.map(|d_k| d_k.to_string()))
-    {
-        return plot::of_rows(&owned);
-    }
-    across(name, rows).or_else(|| plot::claims(&owned)).or_else(|| by_value(name, rows))
+    across(name, rows).or_else(|| plot::narrow_claims(&owned)).or_else(|| by_value(name, rows))
 }
 
 /// A size that rows can be drawn over: its name and value.
@@ -242,7 +217,7 @@ fn across(name: &str, rows: &[&Row]) -> Option<Picture> {
     let others: Vec<&Parameter> = PARAMETERS
         .iter()
         .filter(|parameter| {
-            parameter.column != "trials"
+            !["trials", "instructions"].contains(&parameter.column)
                 && !(of == parameter.fact
                     || of.starts_with(&format!("{},", parameter.column))
                     || of == parameter.column)

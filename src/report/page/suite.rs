@@ -28,6 +28,9 @@ fn standing(row: &ClaimRow) -> Standing {
         ClaimVerdict::Upheld => Standing::Upheld,
         ClaimVerdict::Rejected => Standing::Rejected,
         ClaimVerdict::Undecided => Standing::Undecided,
+        // The suite keeps an audit's word before its explanation.
+        ClaimVerdict::Noted if row.explanation.starts_with("WARN:") => Standing::Warned,
+        ClaimVerdict::Noted if row.explanation.starts_with("CANNOT TELL:") => Standing::Untold,
         ClaimVerdict::Noted => Standing::Noted,
         ClaimVerdict::Error => Standing::NoData,
     }
@@ -93,8 +96,12 @@ fn picture(name: &str, rows: &[&ClaimRow]) -> Option<Picture> {
         Standing::Rejected | Standing::NoData => Verdict::Rejected,
         Standing::Undecided => Verdict::Undecided,
         Standing::Upheld => Verdict::Upheld,
-        Standing::Noted | Standing::Measured => Verdict::Measured,
+        Standing::Warned | Standing::Untold | Standing::Noted | Standing::Measured => Verdict::Measured,
     };
+    // Without the size where the name says enough.
+    let short = |row: &ClaimRow| row.claim.split(", ").next().unwrap_or_default().to_owned();
+    let is_repeated = |row: &ClaimRow| rows.iter().filter(|other| short(other) == short(row)).count() > 1;
+    let label = |row: &ClaimRow| if is_repeated(row) { row.claim.clone() } else { short(row) };
     let of_theory: Vec<Row> = rows
         .iter()
         .filter_map(|row| {
@@ -109,7 +116,7 @@ fn picture(name: &str, rows: &[&ClaimRow]) -> Option<Picture> {
                 verdict: verdict(row),
                 seed: row.seed,
                 version: row.version.clone(),
-                ..Row::new("check", row.claim.split(", ").next().unwrap_or_default())
+                ..Row::new("check", label(row))
             })
         })
         .collect();
@@ -124,5 +131,6 @@ fn picture(name: &str, rows: &[&ClaimRow]) -> Option<Picture> {
             word: row.verdict.word().to_owned(),
         })
     };
-    plot::claims(&of_theory).or_else(|| values::draw(name, "", &rows.iter().filter_map(value).collect::<Vec<_>>()))
+    plot::narrow_claims(&of_theory)
+        .or_else(|| values::draw(name, "", &rows.iter().filter_map(value).collect::<Vec<_>>()))
 }

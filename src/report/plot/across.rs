@@ -5,12 +5,18 @@ use super::palette::{FAINT, GRID, INK, SERIES};
 use super::picture::{Anchor, Marker, Picture};
 use crate::report::number::{significant, trimmed};
 
-const WIDTH: u32 = 800;
-const LEFT: f64 = 96.0;
-const RIGHT: f64 = 610.0;
-const TOP: f64 = 66.0;
+// As narrow as it can be read, since a page shrinks it to a phone; the legend is below.
+const WIDTH: u32 = 560;
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = 544.0;
+const TOP: f64 = 96.0;
 const BOTTOM: f64 = 350.0;
-const HEIGHT: u32 = 420;
+/// Letters of a line of conditions.
+const LONGEST_LINE: usize = 66;
+/// Between lines of the legend.
+const LEGEND_STEP: f64 = 21.0;
+/// Half the length of the line of what is expected at one number.
+const HALF_MARK: f64 = 9.0;
 /// Positive values that spread further than this are drawn on a logarithmic axis.
 const LOGARITHMIC_FROM: f64 = 8.0;
 /// Sizes by magnitude that spread further than this likewise.
@@ -50,6 +56,8 @@ pub enum Spacing {
     ByNumber,
     /// Doubling, as widths do.
     ByMagnitude,
+    /// Sizes and values both on logarithmic axes, however little they spread: a power is a straight line.
+    Powers,
 }
 
 /// What stands around the points.
@@ -79,25 +87,40 @@ pub fn draw(chart: &Chart) -> Option<Picture> {
     let found: Vec<&Series> = chart.series.iter().filter(drawable).collect();
     let series = &found[..found.len().min(MOST_SERIES)];
     let points = || series.iter().flat_map(|series| &series.points);
-    let from = if chart.spacing == Spacing::ByMagnitude { LOGARITHMIC_SIZES_FROM } else { f64::INFINITY };
+    let (from, values_from) = match chart.spacing {
+        Spacing::ByNumber => (f64::INFINITY, LOGARITHMIC_FROM),
+        Spacing::ByMagnitude => (LOGARITHMIC_SIZES_FROM, LOGARITHMIC_FROM),
+        Spacing::Powers => (1.0, 1.0),
+    };
     let horizontal = Scale::of(points().map(|point| point.x), from, (LEFT + 18.0, RIGHT - 18.0))?;
     let estimates = points().flat_map(|point| [Some(point.estimate), point.theory]).flatten();
     let limits = points().filter_map(|point| point.interval).flat_map(|(low, high)| [low, high]);
-    let vertical = Scale::of(estimates.chain(limits), LOGARITHMIC_FROM, (BOTTOM - 12.0, TOP + 12.0))?;
-    let mut picture = Picture::new(WIDTH, HEIGHT);
+    let vertical = Scale::of(estimates.chain(limits), values_from, (BOTTOM - 12.0, TOP + 12.0))?;
+    let height = BOTTOM + 66.0 + LEGEND_STEP * legend_lines(series);
+    let mut picture = Picture::new(WIDTH, height as u32);
     let title = match found.len() - series.len() {
         0 => chart.title.clone(),
         more => format!("{} ({more} more series not drawn)", chart.title),
     };
-    picture.text((20.0, 22.0), title, 20.0, Anchor::Left, INK);
-    picture.text((20.0, 45.0), chart.conditions.as_str(), 14.0, Anchor::Left, FAINT);
+    picture.text((16.0, 20.0), title, 18.0, Anchor::Left, INK);
+    for (index, line) in lines(&chart.conditions).into_iter().enumerate() {
+        picture.text((16.0, 42.0 + 17.0 * index as f64), line, 13.0, Anchor::Left, FAINT);
+    }
     frame(&mut picture, chart, &horizontal, &vertical);
     for (index, series) in series.iter().enumerate() {
         let colour = SERIES[index];
         let theory: Vec<(f64, f64)> = (series.points.iter())
             .filter_map(|point| Some((horizontal.at(point.x), vertical.at(point.theory?))))
             .collect();
-        picture.line(&theory, colour, 1.5);
+        match chart.spacing {
+            // Between two layers or heads there is nothing.
+            Spacing::ByNumber => {
+                for (x, y) in theory {
+                    picture.line(&[(x - HALF_MARK, y), (x + HALF_MARK, y)], colour, 2.0);
+                }
+            }
+            Spacing::ByMagnitude | Spacing::Powers => picture.line(&theory, colour, 1.5),
+        }
         for point in &series.points {
             let x = horizontal.at(point.x);
             if let Some((low, high)) = point.interval {
@@ -106,8 +129,17 @@ pub fn draw(chart: &Chart) -> Option<Picture> {
             picture.mark((x, vertical.at(point.estimate)), Marker::of(index), colour);
         }
     }
-    legend(&mut picture, series);
+    legend(&mut picture, chart.spacing, series);
     Some(picture)
+}
+
+/// Conditions in two lines where one has no room for them.
+fn lines(conditions: &str) -> Vec<String> {
+    let parts: Vec<&str> = conditions.split(" · ").collect();
+    let length = |count: usize| parts[..count].join(" · ").chars().count();
+    let first = (1..=parts.len()).rev().find(|count| length(*count) <= LONGEST_LINE).unwrap_or(1);
+    let both = [&parts[..first], &parts[first..]].map(|line| line.join(" · "));
+    both.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
 /// An axis that may be logarithmic.
@@ -171,8 +203,9 @@ fn frame(picture: &mut Picture, chart: &Chart, horizontal: &Scale, vertical: &Sc
         picture.text((x, BOTTOM + 15.0), text, 14.0, Anchor::Centre, INK);
     }
     picture.line(&[(LEFT, TOP), (LEFT, BOTTOM), (RIGHT, BOTTOM), (RIGHT, TOP), (LEFT, TOP)], FAINT, 1.0);
-    picture.text((0.5 * (LEFT + RIGHT), BOTTOM + 42.0), chart.of.as_str(), 15.0, Anchor::Centre, INK);
-    picture.text((24.0, 0.5 * (TOP + BOTTOM)), chart.quantity.as_str(), 15.0, Anchor::Upwards, INK);
+    picture.text((0.5 * (LEFT + RIGHT), BOTTOM + 38.0), chart.of.as_str(), 15.0, Anchor::Centre, INK);
+    // Above the axis, where no number can be below it.
+    picture.text((16.0, TOP - 16.0), chart.quantity.as_str(), 14.0, Anchor::Left, INK);
 }
 
 /// The sizes themselves, unless there are too many.
@@ -186,25 +219,40 @@ fn size_ticks(chart: &Chart, horizontal: &Scale) -> Vec<(f64, String)> {
     }
 }
 
-fn legend(picture: &mut Picture, series: &[&Series]) {
-    let x = RIGHT + 20.0;
-    let mut y = TOP + 14.0;
+fn any(series: &[&Series], has: fn(&Point) -> bool) -> bool {
+    series.iter().any(|series| series.points.iter().any(has))
+}
+
+fn has_limits(point: &Point) -> bool {
+    point.interval.is_some_and(|(low, high)| low < high)
+}
+
+/// A line for each series, one for what lines and bars are.
+fn legend_lines(series: &[&Series]) -> f64 {
+    let has_note = any(series, |point| point.theory.is_some()) || any(series, has_limits);
+    series.len() as f64 + f64::from(u8::from(has_note))
+}
+
+fn legend(picture: &mut Picture, spacing: Spacing, series: &[&Series]) {
+    let x = LEFT + 8.0;
+    let mut y = BOTTOM + 66.0;
     for (index, series) in series.iter().enumerate() {
         picture.mark((x, y), Marker::of(index), SERIES[index]);
         let name = if series.name.is_empty() { "measured" } else { series.name.as_str() };
         picture.text((x + 14.0, y), name, 14.0, Anchor::Left, INK);
-        y += 22.0;
+        y += LEGEND_STEP;
     }
-    let mut note = |words: &str| {
-        picture.text((x - 6.0, y + 6.0), words, 14.0, Anchor::Left, FAINT);
-        y += 20.0;
+    let theory = match spacing {
+        Spacing::ByNumber => "level lines: theory",
+        Spacing::ByMagnitude | Spacing::Powers => "lines: theory",
     };
-    let any = |has: fn(&Point) -> bool| series.iter().any(|series| series.points.iter().any(has));
-    if any(|point| point.theory.is_some()) {
-        note("lines: theory");
-    }
-    if any(|point| point.interval.is_some_and(|(low, high)| low < high)) {
-        note("bars: 95 % intervals");
+    let notes = [
+        any(series, |point| point.theory.is_some()).then_some(theory),
+        any(series, has_limits).then_some("bars: 95 % intervals"),
+    ];
+    let words = notes.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    if !words.is_empty() {
+        picture.text((x - 6.0, y), words, 14.0, Anchor::Left, FAINT);
     }
 }
 
@@ -242,6 +290,44 @@ mod tests {
         let (first, last) = (step(0, 1), step(2, 3));
         assert!((first.0 - last.0).abs() < 1e-9 && (first.1 - last.1).abs() < 1e-9, "{marks:?}");
         assert!(first.0 > 0.0 && first.1 < 0.0, "larger is to the right and above: {marks:?}");
+    }
+
+    #[test]
+    fn powers_are_straight_lines_however_little_they_spread() {
+        let mut powers = chart(&[(2.0, 4.0), (3.0, 9.0), (4.0, 16.0)]);
+        let bend = |chart: &Chart| {
+            let marks = marks(&draw(chart).expect("a picture"));
+            let slope = |a: usize, b: usize| (marks[b].1 - marks[a].1) / (marks[b].0 - marks[a].0);
+            (slope(0, 1) - slope(1, 2)).abs()
+        };
+        assert!(bend(&powers) > 0.01);
+        powers.spacing = Spacing::Powers;
+        assert!(bend(&powers) < 1e-9);
+    }
+
+    #[test]
+    fn between_numbers_no_line_leads_from_theory_to_theory() {
+        let coloured = |spacing: Spacing| {
+            let chart = Chart { spacing, ..chart(&[(0.0, 5.0), (1.0, 7.0)]) };
+            let picture = draw(&chart).expect("a picture");
+            let lines = picture.shapes.into_iter().filter_map(|shape| match shape {
+                Shape::Line { points, colour, .. } if colour == SERIES[0] => Some(points),
+                _ => None,
+            });
+            lines.collect::<Vec<_>>()
+        };
+        let level = coloured(Spacing::ByNumber);
+        assert!(level.len() == 2 && level.iter().all(|points| points[0].1 == points[1].1), "{level:?}");
+        assert_eq!(coloured(Spacing::ByMagnitude).len(), 1);
+    }
+
+    #[test]
+    fn long_conditions_have_two_lines_and_lose_nothing() {
+        let long = "d_k = 64 · n = m = 512 · normal entries · f64 · 20 trials · seed 7 · attn 0.1.0";
+        let found = lines(long);
+        assert!(found.len() == 2 && found.iter().all(|line| line.chars().count() <= LONGEST_LINE), "{found:?}");
+        assert_eq!(found.join(" · "), long);
+        assert_eq!((lines("n = 5"), lines("").len()), (vec!["n = 5".to_owned()], 0));
     }
 
     #[test]

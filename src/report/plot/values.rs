@@ -8,11 +8,15 @@ use super::picture::{Anchor, Marker, Picture};
 use crate::report::number::{significant, trimmed};
 use crate::report::row::Verdict;
 
-const WIDTH: u32 = 800;
-const LEFT: f64 = 300.0;
-const RIGHT: f64 = 680.0;
+// As narrow as it can be read, since a page shrinks it to a phone; a label stands above its line.
+const WIDTH: u32 = 560;
+const LEFT: f64 = 20.0;
+const RIGHT: f64 = 440.0;
 const TOP: f64 = 44.0;
-const STEP: f64 = 24.0;
+const STEP: f64 = 40.0;
+/// From the top of a line to the middle of its label, and to its marks.
+const LABEL: f64 = 11.0;
+const MARK: f64 = 29.0;
 /// Positive values that spread further than this are drawn on a logarithmic axis.
 const LOGARITHMIC_FROM: f64 = 50.0;
 /// More lines than this make a picture nobody reads.
@@ -37,10 +41,15 @@ pub struct Value {
     pub word: String,
 }
 
-/// The picture, the first of the values if they are too many; None without a finite one.
+/// The picture, the first of the values if they are too many; None without a finite one, and of a single one beside nothing.
 pub fn draw(title: &str, unit: &str, values: &[Value]) -> Option<Picture> {
     let finite: Vec<&Value> = values.iter().filter(|value| value.estimate.is_finite()).collect();
     let shown = &finite[..finite.len().min(MOST)];
+    if let [lone] = shown
+        && lone.expected.is_none()
+    {
+        return None;
+    }
     let axis = ValueAxis::of(shown)?;
     let bottom = TOP + STEP * shown.len() as f64;
     let mut picture = Picture::new(WIDTH, (bottom + 62.0) as u32);
@@ -48,11 +57,11 @@ pub fn draw(title: &str, unit: &str, values: &[Value]) -> Option<Picture> {
         true => format!("{title}, the first {} of {}", shown.len(), finite.len()),
         false => title.to_owned(),
     };
-    picture.text((20.0, 22.0), title, 20.0, Anchor::Left, INK);
+    picture.text((16.0, 22.0), title, 18.0, Anchor::Left, INK);
     for (index, value) in shown.iter().enumerate() {
         let (top, end) = (TOP + STEP * index as f64, TOP + STEP * (index + 1) as f64);
         if let Some((low, high)) = value.expected.filter(|(low, high)| low < high) {
-            picture.rectangle((axis.at(low), top + 3.0), (axis.at(high), end - 3.0), BAND);
+            picture.rectangle((axis.at(low), top + MARK - 9.0), (axis.at(high), end - 2.0), BAND);
         }
     }
     for tick in axis.ticks() {
@@ -61,20 +70,29 @@ pub fn draw(title: &str, unit: &str, values: &[Value]) -> Option<Picture> {
         picture.text((x, bottom + 14.0), trimmed(&significant(tick, 3)), 14.0, Anchor::Centre, INK);
     }
     picture.line(&[(LEFT, TOP), (LEFT, bottom), (RIGHT, bottom), (RIGHT, TOP), (LEFT, TOP)], FAINT, 1.0);
-    let words = match unit {
-        "" => "points: measured; lines and shades: expected".to_owned(),
-        unit => format!("{unit}; points: measured; lines and shades: expected"),
+    // Only what is drawn.
+    let has = |is: fn(&(f64, f64)) -> bool| shown.iter().filter_map(|value| value.expected.as_ref()).any(is);
+    let expected = match (has(|(low, high)| low == high), has(|(low, high)| low < high)) {
+        (true, true) => Some("lines and shades: expected"),
+        (true, false) => Some("lines: expected"),
+        (false, true) => Some("shades: expected"),
+        (false, false) => None,
     };
-    picture.text((0.5 * f64::from(WIDTH), bottom + 40.0), words, 15.0, Anchor::Centre, INK);
+    let bars = shown.iter().any(|value| value.interval.is_some()).then_some("bars: 95 % intervals");
+    let unit = Some(unit).filter(|unit| !unit.is_empty());
+    let parts = [unit, Some("points: measured"), expected, bars];
+    let words = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    picture.text((0.5 * f64::from(WIDTH), bottom + 40.0), words, 14.0, Anchor::Centre, INK);
     for (index, value) in shown.iter().enumerate() {
-        one(&mut picture, value, &axis, TOP + STEP * (index as f64 + 0.5));
+        one(&mut picture, value, &axis, TOP + STEP * index as f64);
     }
     Some(picture)
 }
 
-fn one(picture: &mut Picture, value: &Value, axis: &ValueAxis, y: f64) {
+fn one(picture: &mut Picture, value: &Value, axis: &ValueAxis, top: f64) {
+    let y = top + MARK;
     let (colour, marker) = look(value.verdict);
-    picture.text((LEFT - 10.0, y), shortened(&value.label), 14.0, Anchor::Right, INK);
+    picture.text((LEFT + 6.0, top + LABEL), shortened(&value.label), 14.0, Anchor::Left, INK);
     picture.text((RIGHT + 20.0, y), value.verdict.mark(), 15.0, Anchor::Centre, colour);
     picture.text((RIGHT + 32.0, y), value.word.as_str(), 14.0, Anchor::Left, INK);
     if let Some((low, high)) = value.expected {
@@ -187,8 +205,23 @@ mod tests {
     }
 
     #[test]
+    fn the_words_below_name_what_is_drawn_and_nothing_else() {
+        let words = |values: &[Value]| draw("t", "", values).expect("a picture").to_svg().expect("drawn");
+        let lone = Value { expected: None, ..value(1.0, (0.0, 0.0)) };
+        let svg = words(&[lone.clone(), lone.clone()]);
+        assert!(svg.contains("\npoints: measured\n") && !svg.contains("expected"), "{svg}");
+        assert!(words(&[value(1.0, (0.5, 0.5))]).contains("measured; lines: expected\n"));
+        assert!(words(&[value(1.0, (0.5, 0.7))]).contains("measured; shades: expected\n"));
+        let bar = Value { interval: Some((0.5, 1.5)), ..value(1.0, (0.5, 0.5)) };
+        assert!(words(&[bar, value(1.0, (0.5, 0.7))]).contains("lines and shades: expected; bars: 95 % intervals\n"));
+    }
+
+    #[test]
     fn no_finite_value_makes_no_picture_and_long_labels_are_cut() {
         assert!(draw("t", "", &[value(f64::NAN, (0.0, 0.0))]).is_none());
+        let lone = Value { expected: None, ..value(1.0, (0.0, 0.0)) };
+        assert!(draw("t", "", std::slice::from_ref(&lone)).is_none());
+        assert!(draw("t", "", &[lone.clone(), lone]).is_some());
         assert_eq!(shortened(&"x".repeat(100)).chars().count(), LONGEST_LABEL);
     }
 }
