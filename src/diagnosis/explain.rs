@@ -157,7 +157,8 @@ pub fn explain(
             return result;
         }
         // A slope through weights of another origin is a number without a meaning.
-        let is_number = |fit: &ScaleFit| fit.chi_square <= CHI_SQUARE_OF_RIGHT_FORM && fit.scale.abs() > fit.resolution();
+        let is_number =
+            |fit: &ScaleFit| fit.chi_square <= CHI_SQUARE_OF_RIGHT_FORM && fit.scale.abs() > fit.resolution();
         if !result.fit.as_ref().is_some_and(is_number) {
             causes.retain(|cause| *cause != Cause::Scale);
             model.scale = contract.scale;
