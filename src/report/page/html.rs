@@ -15,7 +15,7 @@ const NAMED_AT_TOP: usize = 24;
 /// A longer word of a command may be broken, so that it has room on a phone.
 const LONGEST_WHOLE_WORD: usize = 28;
 /// A taller picture of all claims is shown where it is asked for.
-const TALLEST_OVERVIEW: u32 = 900;
+const TALLEST_OVERVIEW: u32 = 1200;
 
 /// The page.
 pub fn render(frame: &Frame, sections: &[Section]) -> String {

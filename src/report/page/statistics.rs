@@ -217,10 +217,9 @@ fn across(name: &str, rows: &[&Row]) -> Option<Picture> {
     let others: Vec<&Parameter> = PARAMETERS
         .iter()
         .filter(|parameter| {
-            !["trials", "instructions"].contains(&parameter.column)
-                && !(of == parameter.fact
-                    || of.starts_with(&format!("{},", parameter.column))
-                    || of == parameter.column)
+            let is_size =
+                of == parameter.fact || of == parameter.column || of.starts_with(&format!("{},", parameter.column));
+            !is_size && !["trials", "instructions"].contains(&parameter.column)
         })
         .filter(|parameter| {
             !(parameter.column == "m" && of.starts_with('n') && rows.iter().all(|row| row.n_keys == row.n_queries))

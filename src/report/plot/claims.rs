@@ -34,7 +34,7 @@ impl Labels {
     fn step(self) -> f64 {
         match self {
             Self::Beside => 26.0,
-            Self::Above => 40.0,
+            Self::Above => 36.0,
         }
     }
 
@@ -42,7 +42,7 @@ impl Labels {
     fn mark(self) -> f64 {
         match self {
             Self::Beside => 13.0,
-            Self::Above => 29.0,
+            Self::Above => 26.0,
         }
     }
 }
