@@ -38,7 +38,7 @@ fn sized(
 
 #[test]
 fn claims_of_every_kind_of_stack_keep_their_rates() {
-    let (trials, seeds) = (500, if cfg!(debug_assertions) { 13 } else { 503 });
+    let (trials, seeds) = (500, if cfg!(debug_assertions) { 13 } else { 307 });
     for (setting, least) in [
         (setting(NormPlace::Post, Residual::Added, MlpPart::Width(13)), 10),
         (setting(NormPlace::Pre, Residual::Added, MlpPart::Width(13)), 7),

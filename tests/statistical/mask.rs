@@ -36,7 +36,7 @@ fn correct(rule: &str, sizes: Sizes, precision: Precision) -> MaskedSoftmax {
 
 /// Runs a correct masked attention over many seeds; no rate may exceed what was asked for.
 fn rates_hold(rule: &str, sizes: Sizes, law: InputLaw, scale: Scale, detail: Detail, precision: Precision) {
-    let seeds = if cfg!(debug_assertions) { 20 } else { 401 };
+    let seeds = if cfg!(debug_assertions) { 20 } else { 251 };
     let (levels, trials) = ([0.05, 0.01], 300);
     let attention = correct(rule, sizes, precision);
     let experiment = MaskExperiment::new(sizes, law, &[scale], claim(rule, sizes, detail), attention);
@@ -97,7 +97,7 @@ fn entries_that_leave_the_assumptions_keep_the_rates_of_the_logits() {
             claim("causal", sizes, Detail::Averaged),
             correct("causal", sizes, Precision::F64),
         );
-        let seeds = if cfg!(debug_assertions) { 20 } else { 401 };
+        let seeds = if cfg!(debug_assertions) { 20 } else { 251 };
         let (rows, _) = calibrate(&experiment, 300, seeds, &[0.01]);
         for row in rows.iter().filter(|row| row.statistic.starts_with("logit")) {
             let (_, most) = acceptance_region(row.judged, 0.01 * (1.0 + DISTORTION), ERROR);
