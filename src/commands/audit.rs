@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 
@@ -10,7 +10,7 @@ use super::audit_against;
 use super::audit_arrays::{Group, Needed, groups};
 use super::audit_contract::{contract, mask_kind};
 use super::config::Targets;
-use super::deliver::{Delivered, Destinations};
+use super::deliver::{self, Delivered, Destinations};
 use super::{ExitStatus, config, simulate};
 use crate::cli::audit::AuditArguments;
 use crate::diagnosis::arrays::{ArraySource, Role};
@@ -22,11 +22,11 @@ use crate::diagnosis::given_mask::MaskKind;
 use crate::diagnosis::growth::{Snapshot, growth_findings};
 use crate::diagnosis::summary::HeadSummary;
 use crate::experiment::progress::Progress;
-use crate::report::findings::{FindingRow, HeadRow, Layout, write};
+use crate::report::findings::{FindingRow, HeadRow, write};
 use crate::report::json::Run;
 use crate::report::{plot, stdout, table};
 
-/// Columns of text of a table in a file.
+/// Columns of text of a table in a file, wide enough for the table of heads.
 const FILE_WIDTH: usize = 120;
 
 /// Runs the subcommand; `invocation` is what was typed, for the output.
@@ -46,11 +46,7 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
     }
     let contract = contract(typed)?;
     let kind = mask_kind(typed)?;
-    let path = Path::new(&typed.results.output);
-    let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
-    let format = config::format(typed.results.format.as_deref(), path.as_deref())?;
-    let targets = Targets { output: path, plot: typed.results.plot.as_deref().map(PathBuf::from), per_trial: None };
-    targets.check()?;
+    let (targets, format) = Targets::of(&typed.results)?;
     let results = [("--output", targets.output.as_deref()), ("--plot", targets.plot.as_deref())];
     config::refuse_results_in_place_of_inputs(
         results.into_iter().filter_map(|(option, path)| Some((option, path?))),
@@ -72,11 +68,7 @@ pub fn run(typed: &AuditArguments, invocation: &str) -> Result<ExitStatus> {
         remarks,
     };
     let render = |output: &mut dyn Write, terminal: bool| {
-        let layout = match terminal {
-            true => table::Layout::of_stdout(None),
-            false => table::Layout { width: FILE_WIDTH, colour: table::Colour::Plain, false_alarm: None },
-        };
-        write(format, &run, &findings, &heads, Layout { width: layout.width, colour: layout.colour }, output)
+        write(format, &run, &findings, &heads, &deliver::layout(terminal, FILE_WIDTH, None), output)
     };
     let conditions = format!("{} · attn {}", inputs_named(typed), run.version);
     let picture = || plot::audit(&findings, &heads, &conditions);
@@ -96,14 +88,8 @@ fn inputs_named(typed: &AuditArguments) -> String {
 
 /// Prints what a check does.
 fn explain(name: &str) -> Result<ExitStatus> {
-    // One explanation holds for the agreement of every array.
-    let shown = |check: Check| match check {
-        Check::Agreement(_) => "agreement",
-        check => check.name(),
-    };
-    let wanted = if name.starts_with("agreement_") { "agreement" } else { name };
-    let check = Check::ALL.into_iter().find(|check| shown(*check) == wanted).ok_or_else(|| {
-        let names: Vec<&str> = Check::ALL.iter().map(|check| shown(*check)).collect();
+    let check = Check::explained(name).ok_or_else(|| {
+        let names: Vec<&str> = Check::ALL.into_iter().map(Check::explained_as).collect();
         anyhow!("--explain {name}: must be one of {}", names.join(", "))
     })?;
     stdout::print(|output| {

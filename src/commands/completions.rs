@@ -75,19 +75,11 @@ fn hinted(command: Command) -> Command {
 /// What a shell can offer for an option of a subcommand.
 fn values(subcommand: &str, id: &str) -> Option<Vec<&'static str>> {
     if (subcommand, id) == ("audit", "explain") {
-        return Some(Check::ALL.into_iter().map(word).collect());
+        return Some(Check::ALL.into_iter().map(Check::explained_as).collect());
     }
     let of_subcommand = VALUES_OF_SUBCOMMAND.iter().find(|(named, known, _)| (*named, *known) == (subcommand, id));
     let anywhere = VALUES.iter().find(|(known, _)| *known == id).map(|(_, values)| *values);
     of_subcommand.map(|(.., values)| *values).or(anywhere).map(<[&str]>::to_vec)
-}
-
-/// The word by which `--explain` knows a check; one of agreement is named for the array in results.
-fn word(check: Check) -> &'static str {
-    match check {
-        Check::Agreement(_) => "agreement",
-        check => check.name(),
-    }
 }
 
 /// What a value names, by the word that help shows for it.

@@ -1,7 +1,6 @@
 //! `attn complexity`: does attention cost what the law says?
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
@@ -15,7 +14,6 @@ use crate::experiment::progress::Progress;
 use crate::report::cost::{self, Closing};
 use crate::report::json::Run;
 use crate::report::plot::growth;
-use crate::report::table::{Colour, Layout};
 use crate::report::{Format, Verdict, csv, json};
 
 /// Heads of a layer where none are given.
@@ -28,10 +26,7 @@ const USUAL_HEADS: usize = 8;
 pub fn run(arguments: &ComplexityArguments, invocation: &str) -> Result<ExitStatus> {
     refuse_options_of_trials(arguments)?;
     let plan = plan(arguments)?;
-    let output = (arguments.results.output != "-").then(|| PathBuf::from(&arguments.results.output));
-    let format = config::format(arguments.results.format.as_deref(), output.as_deref())?;
-    let targets = Targets { output, plot: arguments.results.plot.as_deref().map(PathBuf::from), per_trial: None };
-    targets.check()?;
+    let (targets, format) = Targets::of(&arguments.results)?;
     simulate::refuse_more_than_memory(plan.bytes(), || sizes_typed(arguments))?;
     let destinations = Destinations::open_targets(&targets)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.threads).build();
@@ -57,10 +52,7 @@ pub fn run(arguments: &ComplexityArguments, invocation: &str) -> Result<ExitStat
 
 fn render(format: Format, run: &Run, findings: &Findings, terminal: bool, output: &mut dyn Write) -> io::Result<()> {
     let closing = Closing { heading: findings.heading.clone(), remarks: findings.remarks.clone() };
-    let layout = match terminal {
-        true => Layout::of_stdout(None),
-        false => Layout { width: deliver::FILE_WIDTH, colour: Colour::Plain, false_alarm: None },
-    };
+    let layout = deliver::layout(terminal, deliver::FILE_WIDTH, None);
     match format {
         Format::Table => cost::write_table(&findings.rows, &closing, &layout, output),
         Format::Markdown => cost::write_markdown(&findings.rows, &closing, output),

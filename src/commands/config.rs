@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::parse;
 use crate::attention::{Precision, Scale};
+use crate::cli::output::OutputArguments;
 use crate::cli::shared::SharedArguments;
 use crate::experiment::{ErrorRates, InputLaw, LARGEST_TRIALS, Shard, Sizes};
 use crate::report::Format;
@@ -148,8 +149,17 @@ pub struct Targets {
 }
 
 impl Targets {
+    /// Those of a subcommand without trials, checked, and the form of the rows.
+    pub(super) fn of(typed: &OutputArguments) -> Result<(Self, Format)> {
+        let output = (!is_stdout(Path::new(&typed.output))).then(|| PathBuf::from(&typed.output));
+        let format = format(typed.format.as_deref(), output.as_deref())?;
+        let targets = Self { output, plot: typed.plot.as_deref().map(PathBuf::from), per_trial: None };
+        targets.check()?;
+        Ok((targets, format))
+    }
+
     /// No two results in one place, and a picture of a type that is known.
-    pub(super) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         self.refuse_standard_output_for_further_results()?;
         refuse_one_file_for_two_results(&[
             ("--output", self.output.as_deref()),
@@ -200,7 +210,7 @@ pub(super) fn refuse_results_in_place_of_inputs<'a>(
 }
 
 /// The file that a path means, whatever links and dots lead to it; a file that is not there yet by its folder.
-fn file_meant(path: &Path) -> PathBuf {
+pub(super) fn file_meant(path: &Path) -> PathBuf {
     let in_its_folder = || {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Some(folder.canonicalize().ok()?.join(path.file_name()?))

@@ -174,6 +174,14 @@ impl Destinations {
     }
 }
 
+/// How a table is laid out: as standard output is, or plain and `file_width` columns wide.
+pub(super) fn layout(terminal: bool, file_width: usize, false_alarm: Option<f64>) -> Layout {
+    match terminal {
+        true => Layout::of_stdout(false_alarm),
+        false => Layout { width: file_width, colour: Colour::Plain, false_alarm },
+    }
+}
+
 /// Writes the rows in the format asked for, and below them, where people read, the remarks.
 fn render(
     run: &Run,
@@ -183,11 +191,7 @@ fn render(
     terminal: bool,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    let false_alarm = Some(config.rates.false_alarm);
-    let layout = match terminal {
-        true => Layout::of_stdout(false_alarm),
-        false => Layout { width: FILE_WIDTH, colour: Colour::Plain, false_alarm },
-    };
+    let layout = layout(terminal, FILE_WIDTH, Some(config.rates.false_alarm));
     report::write(config.format, run, rows, &layout, &mut *output)?;
     match config.format {
         Format::Table => remarks.iter().try_for_each(|remark| write!(output, "\n{}", paragraph(remark, layout.width))),

@@ -57,8 +57,7 @@ fn refuse_a_file_twice(typed: &ReportArguments) -> Result<()> {
     let mut seen: BTreeMap<PathBuf, &String> = BTreeMap::new();
     for name in &typed.files {
         let path = Path::new(name);
-        let meant =
-            if is_stdout(path) { path.to_owned() } else { path.canonicalize().unwrap_or_else(|_| path.to_owned()) };
+        let meant = if is_stdout(path) { path.to_owned() } else { config::file_meant(path) };
         if let Some(other) = seen.insert(meant, name) {
             bail!("{name}: is the same file as {other}");
         }
@@ -89,9 +88,5 @@ fn source(name: &str) -> Result<Source> {
 
 /// What a check of an audit does.
 fn explain(name: &str) -> Option<String> {
-    let is_named = |check: &Check| match check {
-        Check::Agreement(_) => name.starts_with("agreement"),
-        check => check.name() == name,
-    };
-    Check::ALL.into_iter().find(is_named).map(|check| explanation(check).to_owned())
+    Check::explained(name).map(|check| explanation(check).to_owned())
 }

@@ -96,6 +96,13 @@ pub struct Explanation {
     pub causes: Vec<Cause>,
 }
 
+/// Whether a share of `cells` weights is as many as dropout with probability `p` drops. 6 standard deviations: 2 in 10⁹ heads; one more for so few that the
+/// normal law does not hold.
+pub fn is_dropped_as_often(share: f64, cells: usize, p: f64) -> bool {
+    let cells = cells as f64;
+    (share - p).abs() * cells <= 6.0 * (cells * p * (1.0 - p)).sqrt() + 1.0
+}
+
 /// Explains the weights of a head, which are as far from the contract as `contract_misfit` says, from the sums of its rows.
 pub fn explain(
     evidence: &Evidence<'_>,

@@ -127,6 +127,22 @@ impl Check {
     }
 }
 
+impl Check {
+    /// The word by which its explanation is known: one holds for the agreement of every array.
+    pub fn explained_as(self) -> &'static str {
+        match self {
+            Self::Agreement(_) => "agreement",
+            check => check.name(),
+        }
+    }
+
+    /// The check whose explanation is known by this word, or by its name in results.
+    pub fn explained(name: &str) -> Option<Self> {
+        let word = if name.starts_with("agreement_") { "agreement" } else { name };
+        Self::ALL.into_iter().find(|check| check.explained_as() == word)
+    }
+}
+
 impl fmt::Display for Check {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())

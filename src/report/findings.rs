@@ -9,7 +9,7 @@ use super::Format;
 use super::json::Run;
 use super::markdown::cell;
 use super::number::{exact_or_empty, significant};
-use super::table::{Colour, paragraph};
+use super::table::{Colour, Layout, paragraph};
 
 /// Columns of the CSV, in order.
 pub const COLUMNS: [&str; 12] = [
@@ -125,15 +125,6 @@ pub struct HeadRow {
     pub fitted_scale_error: Option<f64>,
 }
 
-/// How findings are laid out for people.
-#[derive(Clone, Copy, Debug)]
-pub struct Layout {
-    /// Columns of text.
-    pub width: usize,
-    /// Colour of verdicts.
-    pub colour: Colour,
-}
-
 /// Writes findings (worst first) and, for people and in JSON, the moments of each head.
 ///
 /// # Errors
@@ -143,7 +134,7 @@ pub fn write(
     run: &Run,
     findings: &[FindingRow],
     heads: &[HeadRow],
-    layout: Layout,
+    layout: &Layout,
     mut output: impl Write,
 ) -> io::Result<()> {
     match format {
@@ -218,7 +209,7 @@ fn coloured(verdict: &str, colour: Colour) -> String {
 }
 
 /// What the arrays are, FAIL and WARN as paragraphs, then what cannot be told, then what passed, then a line per head.
-fn table(remarks: &[String], findings: &[FindingRow], heads: &[HeadRow], layout: Layout) -> String {
+fn table(remarks: &[String], findings: &[FindingRow], heads: &[HeadRow], layout: &Layout) -> String {
     let mut text = String::new();
     for remark in remarks {
         let _ = writeln!(text, "{}", paragraph(remark, layout.width));
@@ -278,7 +269,7 @@ fn joined_symptoms(symptoms: &[String]) -> String {
     if symptoms.is_empty() { String::new() } else { format!("; {}", symptoms.join("; ")) }
 }
 
-fn push_finding(text: &mut String, row: &FindingRow, layout: Layout) {
+fn push_finding(text: &mut String, row: &FindingRow, layout: &Layout) {
     let head = format!("{} ({}): {}", row.check, row.place, row.explanation);
     push_indented(text, &coloured(&row.verdict, layout.colour), &head, layout.width);
     for (label, words) in [("cause", &row.cause), ("to confirm", &row.would_confirm)] {

@@ -1,16 +1,16 @@
 //! `attn probe judge`: answers held against the reference.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 
+use super::ExitStatus;
 use super::process::Completion;
-use super::{ExitStatus, config};
 use crate::cli::output::OutputArguments;
 use crate::cli::probe::JudgeArguments;
 use crate::commands::config::Targets;
-use crate::commands::deliver::{Destinations, FILE_WIDTH};
+use crate::commands::deliver::{Destinations, FILE_WIDTH, layout};
 use crate::experiment::progress::Progress;
 use crate::probe::answer::{self, About, Answer};
 use crate::probe::bound::MULTIPLE;
@@ -20,7 +20,6 @@ use crate::probe::manifest::{Manifest, read_case};
 use crate::probe::together::{CapabilityJudgement, by_capability};
 use crate::report::json::Run;
 use crate::report::probe::{ProbeRow, write};
-use crate::report::table::{Colour, Layout};
 use crate::report::{Format, plot};
 
 /// Where the judgement goes, opened before the work, so that an unwritable file is an error at once.
@@ -33,11 +32,7 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn open(typed: &OutputArguments) -> Result<Self> {
-        let path = Path::new(&typed.output);
-        let path: Option<PathBuf> = (!crate::report::format::is_stdout(path)).then(|| path.to_owned());
-        let format = config::format(typed.format.as_deref(), path.as_deref())?;
-        let targets = Targets { output: path, plot: typed.plot.as_deref().map(PathBuf::from), per_trial: None };
-        targets.check()?;
+        let (targets, format) = Targets::of(typed)?;
         let destinations = Destinations::open_targets(&targets)?;
         Ok(Self { format, targets, destinations, quiet: typed.quiet })
     }
@@ -45,11 +40,7 @@ impl Target {
     fn deliver(self, run: &Run, rows: &[ProbeRow]) -> Result<()> {
         let conditions = format!("{} · attn {}", run.remarks.first().map_or("", String::as_str), run.version);
         let render = |output: &mut dyn Write, terminal: bool| {
-            let layout = match terminal {
-                true => Layout::of_stdout(None),
-                false => Layout { width: FILE_WIDTH, colour: Colour::Plain, false_alarm: None },
-            };
-            write(self.format, run, rows, &layout, output)
+            write(self.format, run, rows, &layout(terminal, FILE_WIDTH, None), output)
         };
         // A manifest without cases was refused, so there is a capability to draw.
         self.destinations.deliver_rendered(&self.targets, || plot::probe(rows, &conditions), render)?;

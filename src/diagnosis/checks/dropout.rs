@@ -1,7 +1,7 @@
 //! Weights that were dropped.
 
 use super::HeadContext;
-use crate::diagnosis::explain::Cause;
+use crate::diagnosis::explain::{Cause, is_dropped_as_often};
 use crate::diagnosis::finding::{Check, Finding, Verdict, significant};
 
 /// Shown by `--explain dropout`.
@@ -54,11 +54,7 @@ pub fn findings(context: &HeadContext<'_>) -> Vec<Finding> {
     // The factor is exact up to rounding of the weights.
     let close =
         |declared: f64| (p - declared).abs() <= 1e-3 + 8.0 * context.evidence.precisions.weights.unit_roundoff();
-    // 6 standard deviations: 2 in 10⁹ heads; one more for so few that the normal law does not hold.
-    let likely = |declared: f64| {
-        let cells = cells as f64;
-        (share - declared).abs() * cells <= 6.0 * (cells * declared * (1.0 - declared)).sqrt() + 1.0
-    };
+    let likely = |declared: f64| is_dropped_as_often(share, cells, declared);
     let (verdict, cause) = match context.contract.dropout {
         Some(declared) if close(declared) && !likely(declared) => {
             (Verdict::Fail, "the weights are scaled up by the declared probability and dropped with another one")

@@ -216,11 +216,7 @@ fn joined_wrongly(
     let evidence = Evidence::new(&own, contract, ROWS * own.keys.rows);
     let model = model_of(&own);
     let against = if own.weights.is_some() { Against::Weights } else { Against::Model(&model) };
-    let fits = |values: &Matrix, output: &Matrix| {
-        let values = PackedValues::new(values);
-        let on = |rows: &[usize]| compare_output(&evidence, against, &values, output, rows, &|_| {}).fits();
-        on(evidence.sample()) && on(&evidence.every_row())
-    };
+    let fits = |values: &Matrix, output: &Matrix| gives(&evidence, against, values, output);
     let (Some(values), Some(output)) = (&own.values, &own.output) else { return Ok(None) };
     if sizes.heads > 1 && evidence.queries > 1 {
         for order in [Reshape::HeadsToTokens, Reshape::TokensToHeads] {
@@ -244,6 +240,13 @@ fn joined_wrongly(
         }
     }
     output_of_another(source, contract, &own, output)
+}
+
+/// Whether weights times `values` are `output`, on a few rows and then on all.
+fn gives(evidence: &Evidence<'_>, against: Against<'_>, values: &Matrix, output: &Matrix) -> bool {
+    let values = PackedValues::new(values);
+    let on = |rows: &[usize]| compare_output(evidence, against, &values, output, rows, &|_| {}).fits();
+    on(evidence.sample()) && on(&evidence.every_row())
 }
 
 fn reshaped_finding(order: Reshape) -> Finding {
@@ -277,10 +280,9 @@ fn output_of_another(
     }
     for other in (0..sizes.heads).filter(|&other| other != own.head) {
         let head = source.head(own.batch, other)?;
-        let Some(values) = head.values.as_ref().map(PackedValues::new) else { return Ok(None) };
+        let Some(values) = &head.values else { return Ok(None) };
         let evidence = Evidence::new(&head, contract, ROWS * head.keys.rows);
-        let on = |rows: &[usize]| compare_output(&evidence, Against::Weights, &values, output, rows, &|_| {}).fits();
-        if on(evidence.sample()) && on(&evidence.every_row()) {
+        if gives(&evidence, Against::Weights, values, output) {
             let words = format!("O of head {} is P times V of head {other}", own.head);
             return Ok(Some(
                 Finding::new(Check::Heads, Verdict::Fail, "output of another", words)

@@ -3,7 +3,7 @@
 use super::super::evidence::{Columns, Evidence};
 use super::super::model::{Hidden, MaskUse, Misfit, Model, compare_row, logit_noise};
 use super::super::rows::{RowBuffer, RowView};
-use super::{Cause, Support};
+use super::{Cause, Support, is_dropped_as_often};
 use crate::attention::Mask;
 
 /// What stage 2 found out of one cell.
@@ -235,7 +235,8 @@ fn totals(evidence: &Evidence<'_>, rows: &[&RowBuffer], model: &mut Model, cause
 /// The contract's weights after the declared dropout, if that gives them: each is 0 or 1/(1 − p) times the softmax. Nothing is inferred
 /// from zeros, so that a few keys are enough, and rows where nothing (or all) was dropped are as good as others.
 pub(super) fn declared_dropout(evidence: &Evidence<'_>, contract: &Model) -> Option<(Cause, Model, Misfit)> {
-    let scaled_up = 1.0 / (1.0 - evidence.dropout?);
+    let p = evidence.dropout?;
+    let scaled_up = 1.0 / (1.0 - p);
     // Those that are left may not have been scaled up.
     let models = [scaled_up, 1.0].map(|factor| Model { factor, ..contract.clone() });
     let (model, misfit) = models.into_iter().find_map(|model| {
@@ -256,11 +257,12 @@ pub(super) fn declared_dropout(evidence: &Evidence<'_>, contract: &Model) -> Opt
     });
     let (cells, zeros) = counts.into_iter().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
     let share = zeros as f64 / cells.max(1) as f64;
-    // Zeros without the factor may be a mask's; only as many as the declared probability makes are dropout's. 6 standard deviations, and one.
-    let p = evidence.dropout?;
-    let deviation = (share - p).abs() * cells as f64;
-    let is_likely = deviation <= 6.0 * (cells as f64 * p * (1.0 - p)).sqrt() + 1.0;
-    (factor != 1.0 || is_likely).then_some((Cause::Dropout { share, factor, cells }, model, misfit))
+    // Zeros without the factor may be a mask's; only as many as the declared probability makes are dropout's.
+    (factor != 1.0 || is_dropped_as_often(share, cells, p)).then_some((
+        Cause::Dropout { share, factor, cells },
+        model,
+        misfit,
+    ))
 }
 
 /// Compares weights that are not 0: what dropout left.

@@ -257,14 +257,15 @@ fn hostile_text_stays_text_wherever_it_stands() {
 }
 
 fn from_csv_of_findings(row: &FindingRow) -> Source {
-    let layout = crate::report::findings::Layout { width: 100, colour: crate::report::table::Colour::Plain };
+    let layout =
+        crate::report::table::Layout { width: 100, colour: crate::report::table::Colour::Plain, false_alarm: None };
     let mut bytes = Vec::new();
     let written = crate::report::findings::write(
         crate::report::Format::Csv,
         &run("audit"),
         std::slice::from_ref(row),
         &[],
-        layout,
+        &layout,
         &mut bytes,
     );
     written.expect("a vector takes every byte");
