@@ -150,9 +150,8 @@ fn growth(name: &str, of: &str, words: &str, rows: &[&CostRow]) -> Option<crate:
 fn single(name: &str, rows: &[&CostRow]) -> Option<Drawing> {
     let is_timed = rows.iter().any(|row| row.seconds.is_some());
     let value = |row: &&CostRow| {
-        let label: Vec<String> = row.kernel.clone().into_iter().chain(sizes(row)).collect();
         Some(Value {
-            label: label.join(", "),
+            label: label(row),
             estimate: if is_timed { row.seconds? } else { row.operations? as f64 },
             interval: row.seconds_low.zip(row.seconds_high).filter(|_| is_timed),
             expected: None,
@@ -166,15 +165,19 @@ fn single(name: &str, rows: &[&CostRow]) -> Option<Drawing> {
     Some(Drawing { picture, title: name.to_owned(), description })
 }
 
+/// The kernel and the sizes of a row.
+fn label(row: &CostRow) -> String {
+    row.kernel.clone().into_iter().chain(sizes(row)).collect::<Vec<_>>().join(", ")
+}
+
 fn sizes(row: &CostRow) -> impl Iterator<Item = String> {
     [("n", row.n), ("d_k", row.d_k)].into_iter().filter_map(|(name, size)| Some(format!("{name} = {}", size?)))
 }
 
 fn checks(name: &str, rows: &[&CostRow]) -> Option<crate::report::plot::Picture> {
     let value = |row: &&CostRow| {
-        let label: Vec<String> = row.kernel.clone().into_iter().chain(sizes(row)).collect();
         Some(Value {
-            label: label.join(", "),
+            label: label(row),
             estimate: row.difference?,
             interval: None,
             expected: row.bound.map(|bound| (0.0, bound)),

@@ -176,7 +176,6 @@ fn read_csv(name: &str, text: &str) -> Result<Source, String> {
         remarks: Vec::new(),
         content,
     };
-    let first = |version: Option<&String>| version.cloned().unwrap_or_default();
     if has(&["trial", "invocation"]) {
         return Err(
             "is a per-trial file, which holds draws and no verdicts; 'attn merge' makes a result of it".to_owned()
@@ -184,35 +183,34 @@ fn read_csv(name: &str, text: &str) -> Result<Source, String> {
     }
     if has(Row::COLUMNS) {
         let rows: Vec<Row> = records(reader)?;
-        let command = rows.first().map_or("variance", |row| &row.command).to_owned();
         if let Some(other) = rows.iter().find(|row| !STATISTICS.contains(&row.command.as_str())) {
             return Err(format!("is not {READABLE}: a row's command is '{}'", other.command));
         }
-        one_run(rows.iter().map(|row| row.command.as_str()), "command")?;
-        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
+        let command = of_one_run(&rows, "command", |row| &row.command)?;
+        let version = of_one_run(&rows, "version", |row| &row.version)?;
         each_claim_once(&rows)?;
+        let command = if rows.is_empty() { "variance" } else { command.as_str() };
         let seed = rows.first().and_then(|row| row.seed);
-        Ok(source(&command, first(rows.first().map(|row| &row.version)), seed, Content::Statistics(rows)))
+        Ok(source(command, version, seed, Content::Statistics(rows)))
     } else if has(CostRow::COLUMNS) {
         let rows: Vec<CostRow> = records(reader)?;
-        one_run(rows.iter().map(|row| row.command.as_str()), "command")?;
-        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
+        of_one_run(&rows, "command", |row| &row.command)?;
+        let version = of_one_run(&rows, "version", |row| &row.version)?;
         let seed = rows.iter().find_map(|row| row.seed);
-        Ok(source("complexity", first(rows.first().map(|row| &row.version)), seed, Content::Costs(rows)))
+        Ok(source("complexity", version, seed, Content::Costs(rows)))
     } else if has(ProbeRow::COLUMNS) {
         let rows: Vec<ProbeRow> = records(reader)?;
-        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
-        Ok(source("probe", first(rows.first().map(|row| &row.version)), None, Content::Cases(rows)))
+        let version = of_one_run(&rows, "version", |row| &row.version)?;
+        Ok(source("probe", version, None, Content::Cases(rows)))
     } else if has(ClaimRow::COLUMNS) {
         let rows: Vec<ClaimRow> = records(reader)?;
-        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
+        let version = of_one_run(&rows, "version", |row| &row.version)?;
         let seed = rows.iter().find_map(|row| row.seed);
-        Ok(source("check", first(rows.first().map(|row| &row.version)), seed, Content::Claims(rows)))
+        Ok(source("check", version, seed, Content::Claims(rows)))
     } else if has(&findings::COLUMNS) {
         let rows: Vec<FindingRow> = records(reader)?;
         known_findings(&rows)?;
-        one_run(rows.iter().map(|row| row.version.as_str()), "version")?;
-        let version = first(rows.first().map(|row| &row.version));
+        let version = of_one_run(&rows, "version", |row| &row.version)?;
         Ok(source("audit", version, None, Content::Findings(rows, Vec::new())))
     } else {
         Err(format!("is not {READABLE}"))
@@ -224,14 +222,14 @@ fn records<R: DeserializeOwned>(reader: ::csv::Reader<&[u8]>) -> Result<Vec<R>, 
     rows.map_err(|error| format!("a row cannot be read: {}", io::Error::from(error)))
 }
 
-/// Rows of several runs in one file have no verdict, seed or command in common.
-fn one_run<'a>(mut values: impl Iterator<Item = &'a str>, column: &str) -> Result<(), String> {
-    let Some(first) = values.next() else { return Ok(()) };
-    match values.find(|value| *value != first) {
+/// What a column says in every row, empty without one. Rows of several runs in one file have no verdict, seed or command in common.
+fn of_one_run<R>(rows: &[R], column: &str, value: fn(&R) -> &str) -> Result<String, String> {
+    let first = rows.first().map_or("", value);
+    match rows.iter().map(value).find(|value| *value != first) {
         Some(other) => Err(format!(
             "holds rows of several runs: the column {column} is '{first}' and '{other}'; give each run its own file"
         )),
-        None => Ok(()),
+        None => Ok(first.to_owned()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Any quantity against any size: measured points with their limits, what is expected as a line.
 
-use super::axis::{Axis, linear_ticks, log_ticks};
+use super::axis::Scale;
 use super::palette::{FAINT, GRID, INK, SERIES};
 use super::picture::{Anchor, Marker, Picture};
 use crate::report::number::{significant, trimmed};
@@ -92,10 +92,10 @@ pub fn draw(chart: &Chart) -> Option<Picture> {
         Spacing::ByMagnitude => (LOGARITHMIC_SIZES_FROM, LOGARITHMIC_FROM),
         Spacing::Powers => (1.0, 1.0),
     };
-    let horizontal = Scale::of(points().map(|point| point.x), from, (LEFT + 18.0, RIGHT - 18.0))?;
+    let horizontal = scale(points().map(|point| point.x), from, (LEFT + 18.0, RIGHT - 18.0))?;
     let estimates = points().flat_map(|point| [Some(point.estimate), point.theory]).flatten();
     let limits = points().filter_map(|point| point.interval).flat_map(|(low, high)| [low, high]);
-    let vertical = Scale::of(estimates.chain(limits), values_from, (BOTTOM - 12.0, TOP + 12.0))?;
+    let vertical = scale(estimates.chain(limits), values_from, (BOTTOM - 12.0, TOP + 12.0))?;
     let height = BOTTOM + 66.0 + LEGEND_STEP * legend_lines(series);
     let mut picture = Picture::new(WIDTH, height as u32);
     let title = match found.len() - series.len() {
@@ -142,45 +142,20 @@ fn lines(conditions: &str) -> Vec<String> {
     both.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
-/// An axis that may be logarithmic.
-struct Scale {
-    axis: Axis,
-    is_logarithmic: bool,
+/// The scale around these values; None without a finite one.
+fn scale(values: impl Iterator<Item = f64>, logarithmic_from: f64, places: (f64, f64)) -> Option<Scale> {
+    let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let is_logarithmic = least > 0.0 && most / least >= logarithmic_from;
+    (!values.is_empty()).then(|| Scale::around((least, most), is_logarithmic, 0.04, places))
 }
 
-impl Scale {
-    /// Around these values; None without a finite one.
-    fn of(values: impl Iterator<Item = f64>, logarithmic_from: f64, (start, end): (f64, f64)) -> Option<Self> {
-        let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let is_logarithmic = least > 0.0 && most / least >= logarithmic_from;
-        let (low, high) = if is_logarithmic { (least.log10(), most.log10()) } else { (least, most) };
-        // Values that are all the same still need an axis of some length; rounding is no variation.
-        let span = high - low;
-        let margin = match span > 1e-9 * high.abs().max(low.abs()) {
-            true => 0.04 * span,
-            false if high == 0.0 => 0.5,
-            false => 0.5 * high.abs(),
-        };
-        let axis = Axis { low: low - margin, high: high + margin, start, end };
-        (!values.is_empty()).then_some(Self { axis, is_logarithmic })
-    }
-
-    fn at(&self, value: f64) -> f64 {
-        self.axis.clamped(if self.is_logarithmic { value.max(f64::MIN_POSITIVE).log10() } else { value })
-    }
-
-    /// Round values and their texts.
-    fn ticks(&self, count: usize) -> Vec<(f64, String)> {
-        let Axis { low, high, .. } = self.axis;
-        let ticks = match self.is_logarithmic {
-            true => log_ticks(10f64.powf(low), 10f64.powf(high)),
-            false => linear_ticks(low, high, count),
-        };
-        let digits = if self.is_logarithmic { 1 } else { digits(&ticks) };
-        ticks.iter().map(|tick| (*tick, trimmed(&significant(*tick, digits)))).collect()
-    }
+/// Round values and their texts.
+fn ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
+    let ticks = scale.ticks(count);
+    let digits = if scale.is_logarithmic { 1 } else { digits(&ticks) };
+    ticks.iter().map(|tick| (*tick, trimmed(&significant(*tick, digits)))).collect()
 }
 
 /// Significant digits that tell neighbouring ticks apart.
@@ -192,7 +167,7 @@ fn digits(ticks: &[f64]) -> usize {
 }
 
 fn frame(picture: &mut Picture, chart: &Chart, horizontal: &Scale, vertical: &Scale) {
-    for (tick, text) in vertical.ticks(6) {
+    for (tick, text) in ticks(vertical, 6) {
         let y = vertical.at(tick);
         picture.line(&[(LEFT, y), (RIGHT, y)], GRID, 1.0);
         picture.text((LEFT - 8.0, y), text, 14.0, Anchor::Right, INK);
@@ -215,7 +190,7 @@ fn size_ticks(chart: &Chart, horizontal: &Scale) -> Vec<(f64, String)> {
     sizes.dedup();
     match sizes.len() <= MOST_SIZE_TICKS {
         true => sizes.into_iter().map(|size| (size, trimmed(&significant(size, 6)))).collect(),
-        false => horizontal.ticks(8),
+        false => ticks(horizontal, 8),
     }
 }
 

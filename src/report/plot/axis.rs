@@ -21,6 +21,43 @@ impl Axis {
     }
 }
 
+/// An axis that may be logarithmic.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Of values, or of their decimal logarithms.
+    pub axis: Axis,
+    pub is_logarithmic: bool,
+}
+
+impl Scale {
+    /// From `least` to `most` (both above 0 where it is logarithmic), and `share` of that length on both sides, between two places.
+    pub fn around((least, most): (f64, f64), is_logarithmic: bool, share: f64, (start, end): (f64, f64)) -> Self {
+        let (low, high) = if is_logarithmic { (least.log10(), most.log10()) } else { (least, most) };
+        // Values that are all the same still need an axis of some length; rounding is no variation.
+        let span = high - low;
+        let margin = match span > 1e-9 * high.abs().max(low.abs()) {
+            true => share * span,
+            false if high == 0.0 => 0.5,
+            false => 0.5 * high.abs(),
+        };
+        Self { axis: Axis { low: low - margin, high: high + margin, start, end }, is_logarithmic }
+    }
+
+    /// The place of a value, held inside the axis.
+    pub fn at(&self, value: f64) -> f64 {
+        self.axis.clamped(if self.is_logarithmic { value.max(f64::MIN_POSITIVE).log10() } else { value })
+    }
+
+    /// Round values, about `count` of them where it is linear.
+    pub fn ticks(&self, count: usize) -> Vec<f64> {
+        let Axis { low, high, .. } = self.axis;
+        match self.is_logarithmic {
+            true => log_ticks(10f64.powf(low), 10f64.powf(high)),
+            false => linear_ticks(low, high, count),
+        }
+    }
+}
+
 /// Round values (1, 2 or 5 times a power of ten apart) inside `low..=high`, about `count` of them and at least two.
 pub fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     let ticks = ticks_about(low, high, count);

@@ -1,10 +1,9 @@
 //! Values of any kind, one a line: what was measured beside what is expected, in their own unit.
 
-use plotters::style::RGBColor;
-
-use super::axis::{Axis, linear_ticks, log_ticks};
-use super::palette::{BAND, BLUE, FAINT, GREEN, GRID, INK, ORANGE, VERMILLION};
-use super::picture::{Anchor, Marker, Picture};
+use super::axis::Scale;
+use super::palette::{BAND, FAINT, GRID, INK};
+use super::picture::{Anchor, Picture};
+use super::standing::Standing;
 use crate::report::number::{significant, trimmed};
 use crate::report::row::Verdict;
 
@@ -50,7 +49,7 @@ pub fn draw(title: &str, unit: &str, values: &[Value]) -> Option<Picture> {
     {
         return None;
     }
-    let axis = ValueAxis::of(shown)?;
+    let axis = scale(shown)?;
     let bottom = TOP + STEP * shown.len() as f64;
     let mut picture = Picture::new(WIDTH, (bottom + 62.0) as u32);
     let title = match shown.len() < finite.len() {
@@ -64,7 +63,7 @@ pub fn draw(title: &str, unit: &str, values: &[Value]) -> Option<Picture> {
             picture.rectangle((axis.at(low), top + MARK - 9.0), (axis.at(high), end - 2.0), BAND);
         }
     }
-    for tick in axis.ticks() {
+    for tick in axis.ticks(5) {
         let x = axis.at(tick);
         picture.line(&[(x, TOP), (x, bottom)], GRID, 1.0);
         picture.text((x, bottom + 14.0), trimmed(&significant(tick, 3)), 14.0, Anchor::Centre, INK);
@@ -89,9 +88,10 @@ pub fn draw(title: &str, unit: &str, values: &[Value]) -> Option<Picture> {
     Some(picture)
 }
 
-fn one(picture: &mut Picture, value: &Value, axis: &ValueAxis, top: f64) {
+fn one(picture: &mut Picture, value: &Value, axis: &Scale, top: f64) {
     let y = top + MARK;
-    let (colour, marker) = look(value.verdict);
+    let standing = Standing::from(value.verdict);
+    let colour = standing.colour();
     picture.text((LEFT + 6.0, top + LABEL), shortened(&value.label), 14.0, Anchor::Left, INK);
     picture.text((RIGHT + 20.0, y), value.verdict.mark(), 15.0, Anchor::Centre, colour);
     picture.text((RIGHT + 32.0, y), value.word.as_str(), 14.0, Anchor::Left, INK);
@@ -103,16 +103,7 @@ fn one(picture: &mut Picture, value: &Value, axis: &ValueAxis, top: f64) {
     if let Some((low, high)) = value.interval {
         picture.line(&[(axis.at(low), y), (axis.at(high), y)], colour, 2.0);
     }
-    picture.mark((axis.at(value.estimate), y), marker, colour);
-}
-
-fn look(verdict: Verdict) -> (RGBColor, Marker) {
-    match verdict {
-        Verdict::Upheld => (GREEN, Marker::Circle),
-        Verdict::Rejected => (VERMILLION, Marker::Diamond),
-        Verdict::Undecided => (ORANGE, Marker::Triangle),
-        Verdict::Measured => (BLUE, Marker::Square),
-    }
+    picture.mark((axis.at(value.estimate), y), standing.marker(), colour);
 }
 
 fn shortened(label: &str) -> String {
@@ -122,46 +113,20 @@ fn shortened(label: &str) -> String {
     }
 }
 
-/// From values to places.
-struct ValueAxis {
-    axis: Axis,
-    is_logarithmic: bool,
-}
-
-impl ValueAxis {
-    fn of(values: &[&Value]) -> Option<Self> {
-        let ends = |value: &&Value| {
-            let pairs = [value.interval, value.expected].into_iter().flatten().flat_map(|(low, high)| [low, high]);
-            pairs.chain([value.estimate]).collect::<Vec<f64>>()
-        };
-        let all: Vec<f64> = values.iter().flat_map(ends).filter(|value| value.is_finite()).collect();
-        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        // A lower end of 0 is the edge of an axis of ratios.
-        let positive = all.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
-        let is_logarithmic = least >= 0.0 && most / positive >= LOGARITHMIC_FROM;
-        let (low, high) = if is_logarithmic { (positive.log10(), most.log10()) } else { (least, most) };
-        let span = high - low;
-        let margin = match span > 1e-9 * high.abs().max(low.abs()) {
-            true => 0.05 * span,
-            false if high == 0.0 => 0.5,
-            false => 0.5 * high.abs(),
-        };
-        let axis = Axis { low: low - margin, high: high + margin, start: LEFT, end: RIGHT };
-        (!all.is_empty()).then_some(Self { axis, is_logarithmic })
-    }
-
-    fn at(&self, value: f64) -> f64 {
-        self.axis.clamped(if self.is_logarithmic { value.max(f64::MIN_POSITIVE).log10() } else { value })
-    }
-
-    fn ticks(&self) -> Vec<f64> {
-        let Axis { low, high, .. } = self.axis;
-        match self.is_logarithmic {
-            true => log_ticks(10f64.powf(low), 10f64.powf(high)),
-            false => linear_ticks(low, high, 5),
-        }
-    }
+/// The axis of all that is drawn; None without a finite value.
+fn scale(values: &[&Value]) -> Option<Scale> {
+    let ends = |value: &&Value| {
+        let pairs = [value.interval, value.expected].into_iter().flatten().flat_map(|(low, high)| [low, high]);
+        pairs.chain([value.estimate]).collect::<Vec<f64>>()
+    };
+    let all: Vec<f64> = values.iter().flat_map(ends).filter(|value| value.is_finite()).collect();
+    let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // A lower end of 0 is the edge of an axis of ratios.
+    let positive = all.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
+    let is_logarithmic = least >= 0.0 && most / positive >= LOGARITHMIC_FROM;
+    let from = if is_logarithmic { positive } else { least };
+    (!all.is_empty()).then(|| Scale::around((from, most), is_logarithmic, 0.05, (LEFT, RIGHT)))
 }
 
 #[cfg(test)]
