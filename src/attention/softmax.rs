@@ -5,7 +5,8 @@ use rayon::prelude::*;
 
 pub use super::kernel::RowStatistics;
 use super::kernel::{
-    Element, PackedKeys, PackedQueries, ROW_BLOCK, SoftmaxWorkspace, packed_logits, packed_row_statistics,
+    Element, InstructionSet, PackedKeys, PackedQueries, ROW_BLOCK, SoftmaxWorkspace, exponentials, packed_logits,
+    packed_row_statistics,
 };
 use super::precision::Precision;
 
@@ -138,8 +139,7 @@ impl Softmax for ScaledSoftmax {
             if self.precision.is_half() {
                 weights.extend(self.rounded_weights(logits).map(|weight| T::from_f64(f64::from(weight))));
             } else {
-                let log_partition = exact_row(logits).log_partition;
-                weights.extend(logits.iter().map(|logit| T::from_f64((logit - log_partition).exp())));
+                weights.extend(exact_weights(keys.instruction_set(), &mut buffers.scaled).map(T::from_f64));
             }
         }
         weights
@@ -182,46 +182,13 @@ impl<T: Element> RowBuffers<T> {
     }
 }
 
-/// Statistics of the softmax of a row of logits, with the largest weight left out of the sums: near a one-hot row
-/// every complement (entropy, tr J, ‖J‖²_F) keeps its relative accuracy.
-pub fn exact_row(logits: &[f64]) -> RowStatistics {
-    let mut position = 0;
-    for (index, logit) in logits.iter().enumerate() {
-        // A NaN becomes the largest and shows in every statistic.
-        if logit.is_nan() || *logit > logits[position] {
-            position = index;
-        }
-    }
-    let largest = logits[position];
-    let (mut r1, mut r2, mut r3, mut weighted) = (0.0, 0.0, 0.0, 0.0);
-    let (mut sum, mut squares) = (largest, largest * largest);
-    for part in [&logits[..position], &logits[position + 1..]] {
-        for &logit in part {
-            let below = logit - largest;
-            let weight = below.exp();
-            r1 += weight;
-            r2 += weight * weight;
-            r3 += weight * weight * weight;
-            weighted += weight * below;
-            sum += logit;
-            squares += logit * logit;
-        }
-    }
-    let max_weight = 1.0 / (1.0 + r1);
-    let rest = r1 * max_weight;
-    let (r2, r3) = (r2 * max_weight.powi(2), r3 * max_weight.powi(3));
-    let log_sum = r1.ln_1p();
-    RowStatistics {
-        log_partition: largest + log_sum,
-        entropy: log_sum - weighted * max_weight,
-        participation: max_weight * max_weight + r2,
-        sum_p_cubed: max_weight.powi(3) + r3,
-        max_weight,
-        jacobian_trace: rest * (1.0 + max_weight) - r2,
-        jacobian_frobenius: (max_weight * rest).powi(2) + r2 * (1.0 + 2.0 * max_weight * max_weight + r2) - 2.0 * r3,
-        logit_sum: sum,
-        logit_square_sum: squares,
-    }
+/// The softmax of a row of logits, which it overwrites: NaN throughout if a logit is NaN or the largest infinite.
+fn exact_weights(set: InstructionSet, logits: &mut [f64]) -> impl Iterator<Item = f64> {
+    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a });
+    logits.iter_mut().for_each(|logit| *logit -= largest);
+    exponentials(set, logits);
+    let sum: f64 = logits.iter().sum();
+    logits.iter().map(move |weight| weight / sum)
 }
 
 /// Statistics of weights that were rounded, as they are: they need not sum to 1.

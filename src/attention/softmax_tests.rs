@@ -1,7 +1,6 @@
 //! Against closed forms, mpmath, the matrix definition and a direct simulation of the gradient.
 
 use super::*;
-use crate::attention::kernel::InstructionSet;
 use crate::attention::reference::scaled_dot_product_attention;
 use crate::sampling::{Entries, MatrixId, TrialStream, fill};
 use nalgebra::DMatrix;
@@ -14,6 +13,13 @@ fn normals(count: usize, matrix: u32) -> Vec<f64> {
     let mut values = vec![0.0; count];
     fill(Entries::Normal, &TrialStream::new(3, 5, 7), MatrixId(matrix), 0, 1, &mut values);
     values
+}
+
+/// The statistics of one row of logits x, as those of a query 1 against keys x of one component.
+fn exact_row(logits: &[f64]) -> RowStatistics {
+    let keys = PackedKeys::new(InstructionSet::detect(), logits, logits.len(), 1);
+    let attention = ScaledSoftmax { precision: Precision::F64 };
+    attention.rows(&[1.0], &keys, &[1.0], false, &mut RowBuffers::default())[0].statistics
 }
 
 #[test]
@@ -46,6 +52,8 @@ fn one_key_and_a_fault_are_told_apart() {
     for broken in [[f64::NAN, 1.0], [1.0, f64::NAN], [f64::INFINITY, f64::INFINITY]] {
         let row = exact_row(&broken);
         assert!(row.entropy.is_nan() && row.max_weight.is_nan() && row.jacobian_frobenius.is_nan(), "{broken:?}");
+        let weights = exact_weights(InstructionSet::detect(), &mut broken.to_vec()).collect::<Vec<f64>>();
+        assert!(weights.iter().all(|weight| weight.is_nan()), "{weights:?}");
     }
     let rounded = rounded_row(&[0.0, 0.0], [f32::NAN, 0.5].into_iter());
     assert!(rounded.statistics.max_weight.is_nan() && rounded.statistics.participation.is_nan());

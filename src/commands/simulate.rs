@@ -237,7 +237,7 @@ fn note(config: &Config, trials: &[u64], recorded: &Recorded) {
 /// Refuses sizes whose Q and K no memory here holds.
 fn refuse_impossible_memory<E: Experiment>(experiment: &E, threads: usize) -> Result<()> {
     let Sizes { d_k, queries, keys } = experiment.sizes();
-    let needed = experiment.bytes() * if engine::is_large(experiment) { 1.0 } else { threads as f64 };
+    let needed = experiment.bytes() * engine::side_by_side(experiment, threads) as f64;
     refuse_more_than_memory(needed, || format!("--queries {queries} --keys {keys} --dk {d_k}"))
 }
 

@@ -46,16 +46,23 @@ pub trait Experiment: Sync {
     fn bytes(&self) -> f64;
 }
 
-/// A trial with at least this many operations is spread over all threads; smaller ones run one per thread.
+/// A trial with fewer operations is never worth more than one thread.
 const LARGE_TRIAL: f64 = 5e8;
+/// Bytes of a trial, at most, for a copy of it on every thread: Q, K and the packed K of 16384 tokens at d_k = 64 in f32.
+const MODEST_TRIAL: f64 = 16.0 * 1024.0 * 1024.0;
 /// Trials per round at most: their values are held until they are folded.
 const LONGEST_ROUND: u64 = 1024;
 /// Operations per round, roughly: the progress bar moves once a round.
 const OPERATIONS_PER_ROUND: f64 = 5e9;
 
-/// Whether one trial of `experiment` is worth all threads.
-pub fn is_large<E: Experiment>(experiment: &E) -> bool {
-    experiment.operations() >= LARGE_TRIAL
+/// How many trials of `experiment` run side by side on `threads`, each on one, as long as there are as many to run; 1 if each is spread over
+/// all threads.
+///
+/// Whole trials keep all threads busy to the end: drawing, packing and folding then wait for nobody. Only what is both long and large is
+/// spread, so that memory does not grow with the threads.
+pub fn side_by_side<E: Experiment>(experiment: &E, threads: usize) -> usize {
+    let is_spread = experiment.operations() >= LARGE_TRIAL && experiment.bytes() > MODEST_TRIAL;
+    if is_spread { 1 } else { threads }
 }
 
 /// Runs `trials` of `experiment` and folds them in trial order, so that neither threads nor rounds change a bit.
@@ -93,10 +100,12 @@ pub fn draw<E: Experiment>(
     mut each: impl FnMut(u64, &[f64]) -> Result<()>,
 ) -> Result<()> {
     let workspaces = Mutex::new(Vec::new());
-    let inside = if is_large(experiment) { Inside::Parallel } else { Inside::Sequential };
+    let side_by_side = side_by_side(experiment, rayon::current_num_threads()) as u64;
+    let is_long = experiment.operations() >= LARGE_TRIAL;
     let round = ((OPERATIONS_PER_ROUND / experiment.operations()) as u64).clamp(1, LONGEST_ROUND);
+    let round = round.next_multiple_of(side_by_side);
     let point = experiment.point();
-    let one = |trial: u64| {
+    let one = |trial: u64, inside: Inside| {
         let stream = TrialStream::new(seed, point, trial as u32);
         let mut workspace: E::Workspace =
             workspaces.lock().expect("no trial panics while it holds the lock").pop().unwrap_or_default();
@@ -107,10 +116,16 @@ pub fn draw<E: Experiment>(
     };
     let mut start = trials.start;
     while start < trials.end {
-        let end = (start + round).min(trials.end);
-        let values: Vec<Vec<f64>> = match inside {
-            Inside::Sequential => (start..end).into_par_iter().map(one).collect(),
-            Inside::Parallel => (start..end).map(one).collect(),
+        let mut end = (start + round).min(trials.end);
+        // Long trials side by side come in whole sets; what is left over is spread, so that no thread waits for long.
+        let left_over = is_long && end - start < side_by_side;
+        if is_long && !left_over {
+            end -= (end - start) % side_by_side;
+        }
+        let values: Vec<Vec<f64>> = if side_by_side == 1 || left_over {
+            (start..end).map(|trial| one(trial, Inside::Parallel)).collect()
+        } else {
+            (start..end).into_par_iter().map(|trial| one(trial, Inside::Sequential)).collect()
         };
         for (trial, values) in (start..end).zip(&values) {
             each(trial, values)?;

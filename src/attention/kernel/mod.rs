@@ -38,6 +38,7 @@ pub mod gram;
 mod materialised;
 mod operands;
 mod pack;
+mod pair_sums;
 mod portable;
 mod registers;
 mod row_sums;
@@ -52,6 +53,7 @@ mod x86;
 pub use materialised::{SoftmaxRows, materialised_attention, pv, qk, scale_softmax};
 pub use operands::{AttentionInputs, AttentionOutput, AttentionShape, Threads};
 pub use pack::{PackedKeys, PackedQueries};
+pub use pair_sums::pair_sums;
 pub use softmax::{RowStatistics, SoftmaxWorkspace, packed_row_statistics};
 pub use streaming::{StreamingWorkspace, streaming_attention, streaming_attention_into};
 

@@ -148,14 +148,69 @@ impl<R: Register> Sums<R> {
     }
 }
 
+/// What turns logits into weights.
+#[derive(Clone, Copy)]
+struct Weighing<R> {
+    reference: R,
+    rate: R,
+    square_bounds: [R; 2],
+    large_bound: R,
+}
+
+/// One register of logits as differences Δ, weights and their squares, for the smaller rate and for the larger.
+#[derive(Clone, Copy)]
+struct Terms<R> {
+    difference: R,
+    weights: [R; 2],
+    squares: [R; 2],
+}
+
+impl<R: Register> Weighing<R> {
+    /// `logits` must be readable for a register.
+    #[inline(always)]
+    unsafe fn terms<const DOUBLINGS: u32>(&self, logits: *const R::Element) -> Terms<R> {
+        // SAFETY: the caller has the instructions.
+        unsafe {
+            let difference = R::load(logits).subtract(self.reference);
+            let weight = exponential(difference.multiply(self.rate));
+            let square = weight.multiply(weight.kept_from(difference, self.square_bounds[0]));
+            let mut large = square;
+            let mut large_square = square;
+            if DOUBLINGS > 0 {
+                if DOUBLINGS > 1 {
+                    // Where the last power is a normal number, so is every power on the way.
+                    large = large.multiply(large.kept_from(difference, self.large_bound));
+                }
+                for _ in 2..DOUBLINGS {
+                    large = large.multiply(large);
+                }
+                large_square = large.multiply(large.kept_from(difference, self.square_bounds[1]));
+            }
+            Terms { difference, weights: [weight, large], squares: [square, large_square] }
+        }
+    }
+}
+
+impl<R: Register> Terms<R> {
+    #[inline(always)]
+    unsafe fn add_to<const DOUBLINGS: u32>(self, sums: &mut [Sums<R>; 2], cube_bounds: [R; 2]) {
+        // SAFETY: the caller has the instructions.
+        unsafe {
+            sums[0].add(self.weights[0], self.squares[0], self.difference, cube_bounds[0]);
+            if DOUBLINGS > 0 {
+                sums[1].add(self.weights[1], self.squares[1], self.difference, cube_bounds[1]);
+            }
+        }
+    }
+}
+
 #[inline(always)]
 unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32>(
     row: &[R::Element],
     reference: R::Element,
     rate: R::Element,
 ) -> [WeightSums; 2] {
-    let chunks = row.chunks_exact(R::LANES);
-    assert!(chunks.remainder().is_empty(), "the row is not padded");
+    assert!(row.len().is_multiple_of(R::LANES), "the row is not padded");
     // Products that would be subnormal are left out, since such arithmetic is slow; the bounds are those of Δ.
     let bound = |rate: f64, power: f64| R::Element::from_f64(R::Element::LEAST.to_f64() / (rate * power));
     let large_rate = rate.to_f64() * f64::from(1_u32 << DOUBLINGS);
@@ -167,23 +222,18 @@ unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32>(
         let cube_bounds = rates.map(|rate| R::splat(bound(rate, 3.0)));
         let large_bound = R::splat(bound(large_rate, 1.0));
         let mut sums = [Sums::<R>::new(); 2];
-        for chunk in chunks {
-            let difference = R::load(chunk.as_ptr()).subtract(reference);
-            let weight = exponential(difference.multiply(rate));
-            let square = weight.multiply(weight.kept_from(difference, square_bounds[0]));
-            sums[0].add(weight, square, difference, cube_bounds[0]);
-            if DOUBLINGS > 0 {
-                let mut large = square;
-                if DOUBLINGS > 1 {
-                    // Where the last power is a normal number, so is every power on the way.
-                    large = large.multiply(large.kept_from(difference, large_bound));
-                }
-                for _ in 2..DOUBLINGS {
-                    large = large.multiply(large);
-                }
-                let square = large.multiply(large.kept_from(difference, square_bounds[1]));
-                sums[1].add(large, square, difference, cube_bounds[1]);
-            }
+        // Two registers at a time, whose long chains of dependent instructions overlap; their terms are added in order.
+        let constants = Weighing { reference, rate, square_bounds, large_bound };
+        let pairs = row.chunks_exact(2 * R::LANES);
+        let last = pairs.remainder();
+        for pair in pairs {
+            let left = constants.terms::<DOUBLINGS>(pair.as_ptr());
+            let right = constants.terms::<DOUBLINGS>(pair.as_ptr().add(R::LANES));
+            left.add_to::<DOUBLINGS>(&mut sums, cube_bounds);
+            right.add_to::<DOUBLINGS>(&mut sums, cube_bounds);
+        }
+        if !last.is_empty() {
+            constants.terms::<DOUBLINGS>(last.as_ptr()).add_to::<DOUBLINGS>(&mut sums, cube_bounds);
         }
         [sums[0].total(), sums[1].total()]
     }

@@ -81,14 +81,13 @@ macro_rules! micro_kernels {
                         *row = [$and(row[0], mask[0]), $and(row[1], mask[1])];
                     }
                 }
-                // Two chains per sum hide the latency of the additions.
-                let squares = [0, 1].map(|side| $mul(logits[0][side], logits[0][side]));
-                let mut sums = [
-                    logits[0],
-                    squares,
-                    [0, 1].map(|side| $mul(squares[side], logits[0][side])),
-                    squares.map(|square| $mul(square, square)),
-                ];
+                // Two chains per sum hide the latency of the additions. No closures here: one that is not inlined lacks
+                // the instructions, and builds without link-time optimisation leave some as calls.
+                let [left, right] = logits[0];
+                let squares = [$mul(left, left), $mul(right, right)];
+                let cubes = [$mul(squares[0], left), $mul(squares[1], right)];
+                let fourths = [$mul(squares[0], squares[0]), $mul(squares[1], squares[1])];
+                let mut sums = [[left, right], squares, cubes, fourths];
                 for row in &logits[1..] {
                     for side in 0..2 {
                         let x = row[side];
@@ -99,8 +98,8 @@ macro_rules! micro_kernels {
                         sums[3][side] = $fma(square, square, sums[3][side]);
                     }
                 }
-                for (total, sum) in totals.iter_mut().zip(sums) {
-                    $add_to_totals(total, $add(sum[0], sum[1]));
+                for power in 0..4 {
+                    $add_to_totals(&mut totals[power], $add(sums[power][0], sums[power][1]));
                 }
             }
 
@@ -114,13 +113,13 @@ macro_rules! micro_kernels {
             ) {
                 panel.check(TILE);
                 let start = $splat(-center);
-                let mask = (columns < TILE.columns).then(|| {
-                    let lanes: [$element; 2 * $lanes] = std::array::from_fn(|column| {
-                        $element::from_bits(if column < columns { !0 } else { 0 })
-                    });
+                let mut mask = None;
+                if columns < TILE.columns {
+                    let mut lanes = [0.0; 2 * $lanes];
+                    lanes[..columns].fill($element::from_bits(!0));
                     // SAFETY: `lanes` holds two registers.
-                    unsafe { [$load(lanes.as_ptr()), $load(lanes.as_ptr().add($lanes))] }
-                });
+                    mask = Some(unsafe { [$load(lanes.as_ptr()), $load(lanes.as_ptr().add($lanes))] });
+                }
                 let mut queries = panel.queries.as_ptr();
                 let (keys, depth) = (panel.keys.as_ptr(), panel.depth);
                 // SAFETY: `check` has made sure that every tile of queries is there in full.

@@ -6,6 +6,9 @@ use crate::sampling::{Drawable, Entries, MatrixId, TrialStream, fill};
 /// Keys whose values are drawn and used at a time: memory does not grow with m.
 const KEYS: usize = 2048;
 
+/// Columns of V drawn and used at a time: with the weights of the same keys they stay in the L2 cache. As many as any panel holds, or a multiple.
+const COLUMNS: usize = 32;
+
 /// Buffers of the product PV.
 pub(super) struct OutputBuffers<T> {
     /// The transpose of some rows of V.
@@ -31,27 +34,34 @@ impl<T: Element + Drawable> OutputBuffers<T> {
         let left = self.left.get_or_insert_with(|| PackedQueries::empty(set));
         let right = self.right.get_or_insert_with(|| PackedKeys::empty(set));
         let rows = weights.first().map_or(0, |weights| weights.len() / m);
-        let mut outputs = vec![vec![0.0f64; rows * columns]; weights.len()];
+        let rows_of_all = rows * weights.len();
+        let mut outputs = vec![0.0; rows_of_all * columns];
         for start in (0..m).step_by(KEYS) {
             let length = KEYS.min(m - start);
-            // One line of `length` values a column, so that the product is that of queries and keys.
-            self.values.resize(columns * length, T::ZERO);
-            fill(Entries::Rademacher, stream, MatrixId::VALUES, start * columns, length, &mut self.values);
-            right.repack(&self.values, columns, length);
-            self.product.resize(rows * columns, T::ZERO);
-            for (weights, output) in weights.iter().zip(&mut outputs) {
-                self.weights.clear();
-                weights.chunks(m).for_each(|row| self.weights.extend_from_slice(&row[start..start + length]));
-                left.repack(&self.weights, rows, length);
-                packed_logits(left, right, 0..columns, &mut self.product, columns);
-                output.iter_mut().zip(&self.product).for_each(|(sum, value)| *sum += value.to_f64());
+            // The rows of every P, one below the other.
+            self.weights.clear();
+            let all_rows = weights.iter().flat_map(|weights| weights.chunks(m));
+            all_rows.for_each(|row| self.weights.extend_from_slice(&row[start..start + length]));
+            left.repack(&self.weights, rows_of_all, length);
+            for first in (0..columns).step_by(COLUMNS) {
+                let taken = COLUMNS.min(columns - first);
+                // One line of `length` values a column, so that the product is that of queries and keys.
+                self.values.resize(taken * length, T::ZERO);
+                let element = start * columns + first * length;
+                fill(Entries::Rademacher, stream, MatrixId::VALUES, element, length, &mut self.values);
+                right.repack(&self.values, taken, length);
+                self.product.resize(rows_of_all * taken, T::ZERO);
+                packed_logits(left, right, 0..taken, &mut self.product, taken);
+                for (output, product) in outputs.chunks_mut(columns).zip(self.product.chunks(taken)) {
+                    output[first..].iter_mut().zip(product).for_each(|(sum, value)| *sum += value.to_f64());
+                }
             }
         }
-        let excess = |(output, weights): (&Vec<f64>, &Vec<T>)| {
+        let excess = |(output, weights): (&[f64], &Vec<T>)| {
             let mean_square = output.iter().map(|entry| entry * entry).sum::<f64>() / output.len() as f64;
             mean_square - weights.iter().map(|weight| weight.to_f64().powi(2)).sum::<f64>() / rows as f64
         };
-        outputs.iter().zip(weights).map(excess).collect()
+        outputs.chunks(rows * columns).zip(weights).map(excess).collect()
     }
 }
 

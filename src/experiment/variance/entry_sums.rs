@@ -3,31 +3,17 @@
 use rayon::prelude::*;
 
 use super::super::Inside;
-use crate::attention::kernel::Element;
+use crate::attention::kernel::{Element, InstructionSet, pair_sums};
 
 /// Entries summed as one piece, so that the order of additions does not depend on threads.
 const PIECE: usize = 1 << 14;
-/// Independent partial sums: the additions do not wait for each other.
-const LANES: usize = 8;
-
 /// Σ x, Σ x², Σ y, Σ y², Σ x·y over pairs of entries, about the expected mean.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct PairSums([f64; 5]);
 
 impl PairSums {
     fn of<T: Element>(x: &[T], y: &[T], center: f64) -> Self {
-        let mut lanes = [[0.0; LANES]; 5];
-        for (x, y) in x.chunks(LANES).zip(y.chunks(LANES)) {
-            for (lane, (x, y)) in x.iter().zip(y).enumerate() {
-                let (x, y) = (x.to_f64() - center, y.to_f64() - center);
-                lanes[0][lane] += x;
-                lanes[1][lane] += x * x;
-                lanes[2][lane] += y;
-                lanes[3][lane] += y * y;
-                lanes[4][lane] += x * y;
-            }
-        }
-        Self(lanes.map(|lane| lane.iter().sum()))
+        Self(pair_sums(InstructionSet::detect(), x, y, center))
     }
 
     fn add(mut self, other: Self) -> Self {
