@@ -5,8 +5,8 @@ use rayon::prelude::*;
 
 pub use super::kernel::RowStatistics;
 use super::kernel::{
-    Element, InstructionSet, PackedKeys, PackedQueries, ROW_BLOCK, SoftmaxWorkspace, exponentials, packed_logits,
-    packed_row_statistics,
+    AttentionShape, Element, PackedKeys, PackedQueries, ROW_BLOCK, SoftmaxWorkspace, Threads, packed_logits,
+    packed_row_statistics, scale_softmax,
 };
 use super::precision::Precision;
 
@@ -133,14 +133,16 @@ impl Softmax for ScaledSoftmax {
         buffers: &mut RowBuffers<T>,
     ) -> Vec<T> {
         let rows = buffers.logits(queries, keys);
-        let mut weights = Vec::with_capacity(rows * keys.rows());
-        for raw in buffers.raw.chunks_exact(keys.rows()).take(rows) {
-            let logits = self.scale(raw, factor, &mut buffers.scaled);
-            if self.precision.is_half() {
-                weights.extend(self.rounded_weights(logits).map(|weight| T::from_f64(f64::from(weight))));
-            } else {
-                weights.extend(exact_weights(keys.instruction_set(), &mut buffers.scaled).map(T::from_f64));
+        let mut weights = buffers.raw[..rows * keys.rows()].to_vec();
+        if self.precision.is_half() {
+            for row in weights.chunks_exact_mut(keys.rows()) {
+                let logits = self.scale(row, factor, &mut buffers.scaled);
+                let rounded = self.rounded_weights(logits);
+                row.iter_mut().zip(rounded).for_each(|(weight, rounded)| *weight = T::from_f64(f64::from(rounded)));
             }
+        } else {
+            let shape = AttentionShape { queries: rows, keys: keys.rows(), d_k: keys.depth(), d_v: 0 };
+            scale_softmax(keys.instruction_set(), shape, factor, None, Threads::Caller, &mut weights);
         }
         weights
     }
@@ -180,15 +182,6 @@ impl<T: Element> RowBuffers<T> {
         packed.repack(queries, rows, keys.depth());
         rows
     }
-}
-
-/// The softmax of a row of logits, which it overwrites: NaN throughout if a logit is NaN or the largest infinite.
-fn exact_weights(set: InstructionSet, logits: &mut [f64]) -> impl Iterator<Item = f64> {
-    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a });
-    logits.iter_mut().for_each(|logit| *logit -= largest);
-    exponentials(set, logits);
-    let sum: f64 = logits.iter().sum();
-    logits.iter().map(move |weight| weight / sum)
 }
 
 /// Statistics of weights that were rounded, as they are: they need not sum to 1.

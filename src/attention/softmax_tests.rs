@@ -1,6 +1,7 @@
 //! Against closed forms, mpmath, the matrix definition and a direct simulation of the gradient.
 
 use super::*;
+use crate::attention::kernel::InstructionSet;
 use crate::attention::reference::scaled_dot_product_attention;
 use crate::sampling::{Entries, MatrixId, TrialStream, fill};
 use nalgebra::DMatrix;
@@ -52,7 +53,9 @@ fn one_key_and_a_fault_are_told_apart() {
     for broken in [[f64::NAN, 1.0], [1.0, f64::NAN], [f64::INFINITY, f64::INFINITY]] {
         let row = exact_row(&broken);
         assert!(row.entropy.is_nan() && row.max_weight.is_nan() && row.jacobian_frobenius.is_nan(), "{broken:?}");
-        let weights = exact_weights(InstructionSet::detect(), &mut broken.to_vec()).collect::<Vec<f64>>();
+        let keys = PackedKeys::new(InstructionSet::detect(), &broken, 2, 1);
+        let attention = ScaledSoftmax { precision: Precision::F64 };
+        let weights = attention.weights(&[1.0], &keys, 1.0, &mut RowBuffers::default());
         assert!(weights.iter().all(|weight| weight.is_nan()), "{weights:?}");
     }
     let rounded = rounded_row(&[0.0, 0.0], [f32::NAN, 0.5].into_iter());

@@ -66,10 +66,12 @@ impl GroupLaw<f32> for RademacherLaw {
     #[inline(always)]
     fn transform(words: &BlockGroup, out: &mut [f32]) {
         for (words, out) in words.iter().zip(out.chunks_exact_mut(32 * LANES)) {
-            for (bit, out) in out.chunks_exact_mut(LANES).enumerate() {
+            let mut bits = *words;
+            for out in out.chunks_exact_mut(LANES) {
+                // Bit after bit, one vector of lanes each: by number of the bit, the compiler vectorises across bits and scatters.
                 for lane in 0..LANES {
-                    let sign = words[lane] << (31 - bit) & SIGN;
-                    out[lane] = f32::from_bits(1.0_f32.to_bits() | sign);
+                    out[lane] = f32::from_bits(1.0_f32.to_bits() | bits[lane] << 31);
+                    bits[lane] >>= 1;
                 }
             }
         }
@@ -87,10 +89,11 @@ impl GroupLaw<f64> for RademacherLaw {
     #[inline(always)]
     fn transform(words: &BlockGroup, out: &mut [f64]) {
         for (words, out) in words.iter().zip(out.chunks_exact_mut(32 * LANES)) {
-            for (bit, out) in out.chunks_exact_mut(LANES).enumerate() {
+            let mut bits = *words;
+            for out in out.chunks_exact_mut(LANES) {
                 for lane in 0..LANES {
-                    let sign = words[lane] << (31 - bit) & SIGN;
-                    out[lane] = f64::from_bits(1.0_f64.to_bits() | u64::from(sign) << 32);
+                    out[lane] = f64::from_bits(1.0_f64.to_bits() | u64::from(bits[lane]) << 63);
+                    bits[lane] >>= 1;
                 }
             }
         }

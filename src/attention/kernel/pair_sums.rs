@@ -45,23 +45,46 @@ fn sums<T: Real>(x: &[T], y: &[T], center: f64) -> [f64; 5] {
     let (x, x_rest) = x[..length].as_chunks::<LANES>();
     let (y, y_rest) = y[..length].as_chunks::<LANES>();
     for (x, y) in x.iter().zip(y) {
-        for lane in 0..LANES {
-            add(&mut totals, lane, x[lane].to_f64() - center, y[lane].to_f64() - center);
+        add(&mut totals, about(x, center), about(y, center));
+    }
+    // What is left takes the first lanes; nothing is added to the others.
+    let mut lanes = [[0.0; LANES]; 2];
+    for (lanes, rest) in lanes.iter_mut().zip([x_rest, y_rest]) {
+        for (lane, number) in lanes.iter_mut().zip(rest) {
+            *lane = number.to_f64() - center;
         }
     }
-    for lane in 0..x_rest.len() {
-        add(&mut totals, lane, x_rest[lane].to_f64() - center, y_rest[lane].to_f64() - center);
-    }
+    add(&mut totals, lanes[0], lanes[1]);
     totals.map(|lanes| lanes.iter().sum())
 }
 
 #[inline(always)]
-fn add(totals: &mut [[f64; LANES]; 5], lane: usize, x: f64, y: f64) {
-    totals[0][lane] += x;
-    totals[1][lane] += x * x;
-    totals[2][lane] += y;
-    totals[3][lane] += y * y;
-    totals[4][lane] += x * y;
+fn about<T: Real>(numbers: &[T; LANES], center: f64) -> [f64; LANES] {
+    let mut lanes = [0.0; LANES];
+    for lane in 0..LANES {
+        lanes[lane] = numbers[lane].to_f64() - center;
+    }
+    lanes
+}
+
+/// One sum after the other, so that each is a register: the other way round the compiler shuffles lanes of different sums together.
+#[inline(always)]
+fn add([xs, xxs, ys, yys, xys]: &mut [[f64; LANES]; 5], x: [f64; LANES], y: [f64; LANES]) {
+    for lane in 0..LANES {
+        xs[lane] += x[lane];
+    }
+    for lane in 0..LANES {
+        xxs[lane] += x[lane] * x[lane];
+    }
+    for lane in 0..LANES {
+        ys[lane] += y[lane];
+    }
+    for lane in 0..LANES {
+        yys[lane] += y[lane] * y[lane];
+    }
+    for lane in 0..LANES {
+        xys[lane] += x[lane] * y[lane];
+    }
 }
 
 #[cfg(test)]

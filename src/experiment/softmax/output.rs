@@ -1,6 +1,6 @@
 //! The output of a few rows: does its variance equal Σp²?
 
-use crate::attention::kernel::{Element, InstructionSet, PackedKeys, PackedQueries, packed_logits};
+use crate::attention::kernel::{Element, InstructionSet, PackedKeys, PackedQueries, packed_logits, pair_sums};
 use crate::sampling::{Drawable, Entries, MatrixId, TrialStream, fill};
 
 /// Keys whose values are drawn and used at a time: memory does not grow with m.
@@ -58,8 +58,9 @@ impl<T: Element + Drawable> OutputBuffers<T> {
             }
         }
         let excess = |(output, weights): (&[f64], &Vec<T>)| {
-            let mean_square = output.iter().map(|entry| entry * entry).sum::<f64>() / output.len() as f64;
-            mean_square - weights.iter().map(|weight| weight.to_f64().powi(2)).sum::<f64>() / rows as f64
+            let [_, square_sum, ..] = pair_sums(set, output, output, 0.0);
+            let [_, weight_square_sum, ..] = pair_sums(set, weights, weights, 0.0);
+            square_sum / output.len() as f64 - weight_square_sum / rows as f64
         };
         outputs.chunks(rows * columns).zip(weights).map(excess).collect()
     }
