@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench attention -- --n 4096 --dk 64 --trials 9 --dtype f32 --threads 2 [--m M] [--dv D] [--mask RULE]
 //! [--method streaming|materialised] [--instructions avx512|avx2|portable]`. A trial draws Q, K and V (timed apart) and
-//! attends once, after one warm-up; memory is reused from trial to trial. `benches/compare_attention.py` runs it in turn
+//! attends once, after one warm-up; memory is reused from trial to trial. `benches/compare.py` runs it in turn
 //! with PyTorch.
 
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! Time of one trial of `attn variance` or `attn softmax-spikiness`, in the words of the peer scripts: one JSON line.
+//! Time of one trial of `attn variance`, `attn variance --moments 2` (job moments) or `attn softmax-spikiness`, in the words of the peer
+//! scripts: one JSON line.
 //!
 //! `cargo bench --bench trial -- --job variance --n 4096 --dk 64 --trials 5 --dtype f32 --threads 2`. A trial draws Q
 //! and K and measures everything the subcommand measures, raw and scaled. `benches/compare.py` runs it in turn with
@@ -10,6 +11,7 @@ use attn::attention::{Precision, Scale};
 use attn::experiment::progress::Progress;
 use attn::experiment::softmax::SoftmaxExperiment;
 use attn::experiment::variance::VarianceExperiment;
+use attn::experiment::variance::second_moments::{SecondMomentExperiment, Streamed};
 use attn::experiment::{Experiment, InputLaw, Sizes, engine};
 use attn::sampling::Entries;
 
@@ -38,7 +40,12 @@ fn main() {
         "spikiness" => {
             time(&SoftmaxExperiment::new(sizes, law, &scales, precision, 0.99), trials, threads, "participation:none")
         }
-        _ => panic!("--job variance or spikiness"),
+        "moments" => {
+            let streamed = Streamed::new(law, precision);
+            let experiment = SecondMomentExperiment::new(sizes, law, &scales, precision, streamed);
+            time(&experiment, trials, threads, "logit_variance:none")
+        }
+        _ => panic!("--job variance, spikiness or moments"),
     };
     println!(
         "{{\"peer\": \"attn\", \"job\": \"{job}\", \"method\": \"fused\", \"version\": \"{}\", \"n\": {n}, \"m\": {n}, \
