@@ -8,7 +8,7 @@ use crate::number::Real;
 use rand_distr::{Distribution, StudentT};
 
 use super::bulk::{self, InstructionSet, Place};
-use super::laws::{LaplaceLaw, RademacherLaw, UniformLaw};
+use super::laws::{LaplaceLaw, RademacherLaw, UniformLaw, WordLaw};
 use super::normal::NormalLaw;
 use super::stream::{MatrixId, TrialStream};
 
@@ -134,6 +134,14 @@ pub fn fill<T: Drawable>(
 ) {
     let place = Place { stream: *stream, matrix, first: first_element };
     fill_with(InstructionSet::best(), entries, place, width, out);
+}
+
+/// Independent random bits, 64 words a group from group `first_group` on: word 64 g + 16 w + l is word w of block 16 g + l of the matrix.
+///
+/// Its bit b is the sign of [`Entries::Rademacher`]'s element 2048 g + 512 w + 16 b + l, set for −1.
+pub fn sign_words(stream: &TrialStream, matrix: MatrixId, first_group: usize, words: &mut [u32]) {
+    let place = Place { stream: *stream, matrix, first: first_group * 64 };
+    bulk::fill::<u32, WordLaw>(InstructionSet::best(), place, words);
 }
 
 /// [`fill`] with a chosen instruction set.

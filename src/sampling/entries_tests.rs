@@ -329,3 +329,19 @@ fn student_t_refuses_parts_of_rows() {
 fn student_t_refuses_too_few_degrees_of_freedom() {
     fill(Entries::StudentT(4.0), &stream(), MatrixId::KEYS, 0, 1, &mut [0.0_f64; 1]);
 }
+
+#[test]
+fn words_hold_the_signs_of_rademacher_elements() {
+    let stream = TrialStream::new(3, 5, 7);
+    for first_group in [0, 9] {
+        let mut words = [0; 3 * 64];
+        sign_words(&stream, MatrixId::VALUES, first_group, &mut words);
+        let mut elements = [0.0f32; 3 * 2048];
+        fill(Entries::Rademacher, &stream, MatrixId::VALUES, 2048 * first_group, 1, &mut elements);
+        for (index, element) in elements.into_iter().enumerate() {
+            let (g, w, b, l) = (index / 2048, index / 512 % 4, index / 16 % 32, index % 16);
+            let bit = words[64 * g + 16 * w + l] >> b & 1;
+            assert_eq!(element, if bit == 1 { -1.0 } else { 1.0 }, "element {index}");
+        }
+    }
+}

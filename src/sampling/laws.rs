@@ -100,6 +100,23 @@ impl GroupLaw<f64> for RademacherLaw {
     }
 }
 
+/// The words themselves: word w of lane l of group g is element 64 g + 16 w + l.
+pub(super) struct WordLaw;
+
+impl GroupLaw<u32> for WordLaw {
+    const ELEMENTS: usize = 4 * LANES;
+    type Group = [u32; 4 * LANES];
+
+    fn zeros() -> Self::Group {
+        [0; 4 * LANES]
+    }
+
+    #[inline(always)]
+    fn transform(words: &BlockGroup, out: &mut [u32]) {
+        out.copy_from_slice(words.as_flattened());
+    }
+}
+
 /// Laplace with scale 1/√2 by inverse transform: the top bit is the sign (set for negative), the other 31 (f32) or
 /// 63 (f64) bits give u = (number + ½) / 2³¹ or 2⁶³, and |x| = −ln(u) / √2. The largest |x| is 32 ln 2 / √2 = 15.7
 /// in f32 (exceeded with probability 2.3e-10) and 64 ln 2 / √2 = 31.4 in f64 (5.4e-20).

@@ -40,6 +40,6 @@ mod scatter;
 pub mod stream;
 pub mod threefry;
 
-pub use entries::{Drawable, Entries, ParseEntriesError, fill};
+pub use entries::{Drawable, Entries, ParseEntriesError, fill, sign_words};
 pub use scatter::{NormalScatter, draw_normal_scatter};
 pub use stream::{CounterRng, MatrixId, TrialStream, parameter_point};

@@ -3,6 +3,7 @@
 use super::attention_loops::AttentionLoops;
 use super::gram::GramLoops;
 use super::row_sums::RowSums;
+use super::signed_sums::SignedSums;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use super::{Element, InstructionSet, LaneTotals, portable};
@@ -50,6 +51,7 @@ pub trait Dispatch:
     + RowSums
     + AttentionLoops
     + GramLoops
+    + SignedSums
 {
     fn tile(set: InstructionSet) -> TileShape;
 

@@ -42,6 +42,7 @@ mod pair_sums;
 mod portable;
 mod registers;
 mod row_sums;
+pub mod signed_sums;
 mod softmax;
 mod streaming;
 #[cfg(test)]

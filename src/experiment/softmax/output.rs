@@ -1,61 +1,42 @@
 //! The output of a few rows: does its variance equal Σp²?
 
-use crate::attention::kernel::{Element, InstructionSet, PackedKeys, PackedQueries, packed_logits, pair_sums};
-use crate::sampling::{Drawable, Entries, MatrixId, TrialStream, fill};
+use crate::attention::kernel::signed_sums::{GROUP_KEYS, GROUP_WORDS, add_signed_sums};
+use crate::attention::kernel::{Element, InstructionSet, pair_sums};
+use crate::sampling::{MatrixId, TrialStream, sign_words};
 
 /// Keys whose values are drawn and used at a time: memory does not grow with m.
 const KEYS: usize = 2048;
 
-/// Columns of V drawn and used at a time: with the weights of the same keys they stay in the L2 cache. As many as any panel holds, or a multiple.
-const COLUMNS: usize = 32;
-
 /// Buffers of the product PV.
 pub(super) struct OutputBuffers<T> {
-    /// The transpose of some rows of V.
-    values: Vec<T>,
+    /// The signs of some rows of V.
+    signs: Vec<u32>,
     /// The weights of the same keys.
     weights: Vec<T>,
-    product: Vec<T>,
-    left: Option<PackedQueries<T>>,
-    right: Option<PackedKeys<T>>,
 }
 
 impl<T> Default for OutputBuffers<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), weights: Vec::new(), product: Vec::new(), left: None, right: None }
+        Self { signs: Vec::new(), weights: Vec::new() }
     }
 }
 
-impl<T: Element + Drawable> OutputBuffers<T> {
+impl<T: Element> OutputBuffers<T> {
     /// Mean square of the entries of PV less the mean Σp² of the same rows, for each P of `weights` (rows×m), V being
-    /// m × `columns` independent ±1.
+    /// m × `columns` independent ±1, at most 512 columns.
     pub(super) fn excess(&mut self, weights: &[Vec<T>], m: usize, columns: usize, stream: &TrialStream) -> Vec<f64> {
         let set = InstructionSet::detect();
-        let left = self.left.get_or_insert_with(|| PackedQueries::empty(set));
-        let right = self.right.get_or_insert_with(|| PackedKeys::empty(set));
         let rows = weights.first().map_or(0, |weights| weights.len() / m);
-        let rows_of_all = rows * weights.len();
-        let mut outputs = vec![0.0; rows_of_all * columns];
+        let mut outputs = vec![0.0; rows * weights.len() * columns];
         for start in (0..m).step_by(KEYS) {
             let length = KEYS.min(m - start);
             // The rows of every P, one below the other.
             self.weights.clear();
             let all_rows = weights.iter().flat_map(|weights| weights.chunks(m));
             all_rows.for_each(|row| self.weights.extend_from_slice(&row[start..start + length]));
-            left.repack(&self.weights, rows_of_all, length);
-            for first in (0..columns).step_by(COLUMNS) {
-                let taken = COLUMNS.min(columns - first);
-                // One line of `length` values a column, so that the product is that of queries and keys.
-                self.values.resize(taken * length, T::ZERO);
-                let element = start * columns + first * length;
-                fill(Entries::Rademacher, stream, MatrixId::VALUES, element, length, &mut self.values);
-                right.repack(&self.values, taken, length);
-                self.product.resize(rows_of_all * taken, T::ZERO);
-                packed_logits(left, right, 0..taken, &mut self.product, taken);
-                for (output, product) in outputs.chunks_mut(columns).zip(self.product.chunks(taken)) {
-                    output[first..].iter_mut().zip(product).for_each(|(sum, value)| *sum += value.to_f64());
-                }
-            }
+            self.signs.resize(length.div_ceil(GROUP_KEYS) * GROUP_WORDS, 0);
+            sign_words(stream, MatrixId::VALUES, start / GROUP_KEYS, &mut self.signs);
+            add_signed_sums(set, &self.weights, length, &self.signs, columns, &mut outputs);
         }
         let excess = |(output, weights): (&[f64], &Vec<T>)| {
             let [_, square_sum, ..] = pair_sums(set, output, output, 0.0);
