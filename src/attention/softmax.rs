@@ -91,38 +91,43 @@ impl Softmax for ScaledSoftmax {
         parallel: bool,
         buffers: &mut RowBuffers<T>,
     ) -> Vec<WeightRow> {
-        let rounded = |buffers: &mut RowBuffers<T>, queries: &[T]| {
-            let rows = buffers.logits(queries, keys);
-            let mut reduced = Vec::with_capacity(rows * factors.len());
-            for raw in buffers.raw.chunks_exact(keys.rows()).take(rows) {
-                for &factor in factors {
+        let rounded = |buffers: &mut RowBuffers<T>, queries: &[T], out: &mut [WeightRow]| {
+            buffers.logits(queries, keys);
+            for (raw, out) in buffers.raw.chunks_exact(keys.rows()).zip(out.chunks_exact_mut(factors.len())) {
+                for (&factor, out) in factors.iter().zip(out) {
                     let logits = self.scale(raw, factor, &mut buffers.scaled);
-                    reduced.push(rounded_row(logits, self.rounded_weights(logits)));
+                    *out = rounded_row(logits, self.rounded_weights(logits));
                 }
             }
-            reduced
         };
-        let fused = |buffers: &mut RowBuffers<T>, queries: &[T]| {
-            let rows = buffers.pack(queries, keys);
-            let mut statistics = vec![RowStatistics::default(); rows * factors.len()];
+        let fused = |buffers: &mut RowBuffers<T>, queries: &[T], out: &mut [WeightRow]| {
+            buffers.pack(queries, keys);
+            buffers.statistics.resize(out.len(), RowStatistics::default());
             let packed = buffers.packed.as_ref().expect("packed just now");
-            packed_row_statistics(packed, keys, factors, &mut buffers.workspace, &mut statistics);
-            statistics.into_iter().map(|statistics| WeightRow { statistics, ..WeightRow::default() }).collect()
+            packed_row_statistics(packed, keys, factors, &mut buffers.workspace, &mut buffers.statistics);
+            for (out, &statistics) in out.iter_mut().zip(&buffers.statistics) {
+                *out = WeightRow { statistics, ..WeightRow::default() };
+            }
         };
-        let reduce = |buffers: &mut RowBuffers<T>, queries: &[T]| -> Vec<WeightRow> {
-            if self.precision.is_half() { rounded(buffers, queries) } else { fused(buffers, queries) }
+        let reduce = |buffers: &mut RowBuffers<T>, (queries, out): (&[T], &mut [WeightRow])| {
+            if self.precision.is_half() { rounded(buffers, queries, out) } else { fused(buffers, queries, out) }
         };
         let block_rows = match self.precision.is_half() {
             true => (BLOCK_LOGITS / keys.rows()).clamp(BLOCK_ROWS.0, BLOCK_ROWS.1),
             false => ROW_BLOCK,
         };
-        let piece = block_rows * keys.depth();
-        let parts: Vec<Vec<WeightRow>> = if parallel {
-            queries.par_chunks(piece).map_init(RowBuffers::default, reduce).collect()
+        let mut rows = vec![WeightRow::default(); queries.len() / keys.depth() * factors.len()];
+        if rows.is_empty() {
+            return rows;
+        }
+        let (piece, of_piece) = (block_rows * keys.depth(), block_rows * factors.len());
+        if parallel {
+            let pieces = queries.par_chunks(piece).zip(rows.par_chunks_mut(of_piece));
+            pieces.for_each_init(RowBuffers::default, reduce);
         } else {
-            queries.chunks(piece).map(|rows| reduce(buffers, rows)).collect()
-        };
-        parts.into_iter().flatten().collect()
+            queries.chunks(piece).zip(rows.chunks_mut(of_piece)).for_each(|piece| reduce(buffers, piece));
+        }
+        rows
     }
 
     fn weights<T: Element>(
@@ -154,12 +159,19 @@ pub struct RowBuffers<T> {
     packed: Option<PackedQueries<T>>,
     raw: Vec<T>,
     scaled: Vec<f64>,
+    statistics: Vec<RowStatistics>,
     workspace: SoftmaxWorkspace<T>,
 }
 
 impl<T: Element> Default for RowBuffers<T> {
     fn default() -> Self {
-        Self { packed: None, raw: Vec::new(), scaled: Vec::new(), workspace: SoftmaxWorkspace::new() }
+        Self {
+            packed: None,
+            raw: Vec::new(),
+            scaled: Vec::new(),
+            statistics: Vec::new(),
+            workspace: SoftmaxWorkspace::new(),
+        }
     }
 }
 

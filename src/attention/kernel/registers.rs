@@ -40,8 +40,8 @@ pub trait Register: Copy {
     unsafe fn kept_from(self, key: Self, bound: Self) -> Self;
     /// self · 2^k, where the register `shifted` is `SHIFT` + k, and result and self are normal numbers.
     unsafe fn times_power_of_two(self, shifted: Self) -> Self;
-    /// Whether any lane equals that of the other.
-    unsafe fn equals_anywhere(self, other: Self) -> bool;
+    /// Bit i is set where lane i equals that of the other.
+    unsafe fn equal_lanes(self, other: Self) -> u32;
     /// Σ of the lanes, in f64.
     unsafe fn total(self) -> f64;
     /// The lanes' largest number; unspecified if one is NaN.
@@ -120,8 +120,12 @@ macro_rules! portable {
                 self.with(shifted, |a, b| $element::from_bits(a.to_bits().wrapping_add(b.to_bits() << $mantissa)))
             }
             #[inline(always)]
-            unsafe fn equals_anywhere(self, other: Self) -> bool {
-                self.0.iter().zip(&other.0).fold(false, |found, (a, b)| found | (a == b))
+            unsafe fn equal_lanes(self, other: Self) -> u32 {
+                let mut lanes = 0;
+                for lane in 0..$lanes {
+                    lanes |= u32::from(self.0[lane] == other.0[lane]) << lane;
+                }
+                lanes
             }
             #[inline(always)]
             unsafe fn total(self) -> f64 {
@@ -207,7 +211,7 @@ mod x86 {
                     Self(unsafe { $from_bits($add_bits($to_bits(self.0), $shift::<$mantissa>($to_bits(shifted.0)))) })
                 }
                 #[inline(always)]
-                unsafe fn equals_anywhere(self, other: Self) -> bool {
+                unsafe fn equal_lanes(self, other: Self) -> u32 {
                     let ($left, $right) = (self.0, other.0);
                     unsafe { $equal }
                 }
@@ -246,7 +250,7 @@ mod x86 {
         kept: |number, key, bound| _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(key, bound), number),
         to_bits: _mm512_castps_si512, from_bits: _mm512_castsi512_ps, shift: _mm512_slli_epi32,
         add_bits: _mm512_add_epi32,
-        equal: |left, right| _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(left, right) != 0,
+        equal: |left, right| u32::from(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(left, right)),
         total: |lanes| total_of_eight(_mm512_add_pd(
             _mm512_cvtps_pd(_mm512_castps512_ps256(lanes)),
             _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(lanes))
@@ -260,7 +264,7 @@ mod x86 {
         kept: |number, key, bound| _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_GE_OQ>(key, bound), number),
         to_bits: _mm512_castpd_si512, from_bits: _mm512_castsi512_pd, shift: _mm512_slli_epi64,
         add_bits: _mm512_add_epi64,
-        equal: |left, right| _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(left, right) != 0,
+        equal: |left, right| u32::from(_mm512_cmp_pd_mask::<_CMP_EQ_OQ>(left, right)),
         total: |lanes| total_of_eight(lanes), largest: |lanes| _mm512_reduce_max_pd(lanes)
     }
 
@@ -270,7 +274,7 @@ mod x86 {
         kept: |number, key, bound| _mm256_and_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(key, bound), number),
         to_bits: _mm256_castps_si256, from_bits: _mm256_castsi256_ps, shift: _mm256_slli_epi32,
         add_bits: _mm256_add_epi32,
-        equal: |left, right| _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(left, right)) != 0,
+        equal: |left, right| _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(left, right)) as u32,
         total: |lanes| total_of_four(_mm256_add_pd(
             _mm256_cvtps_pd(_mm256_castps256_ps128(lanes)),
             _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(lanes))
@@ -288,7 +292,7 @@ mod x86 {
         kept: |number, key, bound| _mm256_and_pd(_mm256_cmp_pd::<_CMP_GE_OQ>(key, bound), number),
         to_bits: _mm256_castpd_si256, from_bits: _mm256_castsi256_pd, shift: _mm256_slli_epi64,
         add_bits: _mm256_add_epi64,
-        equal: |left, right| _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_EQ_OQ>(left, right)) != 0,
+        equal: |left, right| _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_EQ_OQ>(left, right)) as u32,
         total: |lanes| total_of_four(lanes),
         largest: |lanes| {
             let half = _mm_max_pd(_mm256_castpd256_pd128(lanes), _mm256_extractf128_pd::<1>(lanes));

@@ -38,6 +38,48 @@ const START: f64 = 1.0 / (1_u128 << 100) as f64;
 /// Most doublings that [`RowSums::weigh`] does: each doubles the error of the weights and adds a rounding.
 pub const MOST_DOUBLINGS: u32 = 3;
 
+/// A rate, the rate 2^doublings times it, and from where on powers of their weights are normal numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct Rates<T> {
+    rate: T,
+    doublings: u32,
+    /// Least Δ = x − reference for w², for the smaller rate and for the larger.
+    square_bounds: [T; 2],
+    /// The same for w³.
+    cube_bounds: [T; 2],
+    /// The same for w of the larger.
+    large_bound: T,
+}
+
+impl<T: Exponential> Rates<T> {
+    /// `rate` and 2^`doublings` times it; both the same for no doubling.
+    ///
+    /// # Panics
+    /// For more than [`MOST_DOUBLINGS`].
+    pub fn new(rate: T, doublings: u32) -> Self {
+        assert!(doublings <= MOST_DOUBLINGS, "at most {MOST_DOUBLINGS} doublings");
+        let rates = [rate.to_f64(), rate.to_f64() * f64::from(1_u32 << doublings)];
+        let bound = |rate: f64, power: f64| T::from_f64(T::LEAST.to_f64() / (rate * power));
+        Self {
+            rate,
+            doublings,
+            square_bounds: rates.map(|rate| bound(rate, 2.0)),
+            cube_bounds: rates.map(|rate| bound(rate, 3.0)),
+            large_bound: bound(rates[1], 1.0),
+        }
+    }
+
+    /// The smaller rate.
+    pub fn rate(&self) -> T {
+        self.rate
+    }
+
+    /// The larger is 2^doublings times the smaller.
+    pub fn doublings(&self) -> u32 {
+        self.doublings
+    }
+}
+
 /// The loops of one element type, by instruction set.
 pub trait RowSums: Exponential + PartialOrd {
     /// A logit this low has weight 0 and its difference from any other is finite.
@@ -52,9 +94,9 @@ pub trait RowSums: Exponential + PartialOrd {
     /// The first place that holds `value`.
     fn find(set: InstructionSet, row: &[Self], value: Self) -> Option<usize>;
 
-    /// Sums over the weights e^(rate (x − reference)), and if `doublings` > 0 also over those for
-    /// rate · 2^doublings, which are repeated squares of the first. The length of the row is a multiple of `MOST_LANES`.
-    fn weigh(set: InstructionSet, row: &[Self], reference: Self, rate: Self, doublings: u32) -> [WeightSums; 2];
+    /// Sums over the weights e^(rate (x − reference)), and if the larger rate is another also over its weights,
+    /// which are repeated squares of the first. The length of the row is a multiple of `MOST_LANES`.
+    fn weigh(set: InstructionSet, row: &[Self], reference: Self, rates: &Rates<Self>) -> [WeightSums; 2];
 
     /// Replaces each number by its exponential; the length is a multiple of `MOST_LANES`.
     fn exponentials(set: InstructionSet, numbers: &mut [Self]);
@@ -94,13 +136,19 @@ unsafe fn survey<R: Register<Element: RowSums>>(row: &[R::Element]) -> Survey<R:
 
 #[inline(always)]
 unsafe fn find<R: Register<Element: RowSums>>(row: &[R::Element], value: R::Element) -> Option<usize> {
+    let (chunks, rest) = (row.chunks_exact(R::LANES), row.chunks_exact(R::LANES).remainder());
+    let whole = row.len() - rest.len();
     // SAFETY: the caller has the instructions; each chunk holds a register.
-    let equals_anywhere = |chunk: &[R::Element]| unsafe { R::load(chunk.as_ptr()).equals_anywhere(R::splat(value)) };
-    let chunks = row.chunks_exact(R::LANES);
-    let whole = chunks.len();
-    let chunk = chunks.enumerate().find(|(_, chunk)| equals_anywhere(chunk)).map_or(whole, |(chunk, _)| chunk);
-    let start = chunk * R::LANES;
-    row[start..].iter().position(|&x| x == value).map(|place| start + place)
+    unsafe {
+        let value = R::splat(value);
+        for (index, chunk) in chunks.enumerate() {
+            let equal = R::load(chunk.as_ptr()).equal_lanes(value);
+            if equal != 0 {
+                return Some(index * R::LANES + equal.trailing_zeros() as usize);
+            }
+        }
+    }
+    rest.iter().position(|&x| x == value).map(|place| whole + place)
 }
 
 /// The sums while they are taken.
@@ -208,22 +256,21 @@ impl<R: Register> Terms<R> {
 unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32>(
     row: &[R::Element],
     reference: R::Element,
-    rate: R::Element,
+    rates: &Rates<R::Element>,
 ) -> [WeightSums; 2] {
     assert!(row.len().is_multiple_of(R::LANES), "the row is not padded");
-    // Products that would be subnormal are left out, since such arithmetic is slow; the bounds are those of Δ.
-    let bound = |rate: f64, power: f64| R::Element::from_f64(R::Element::LEAST.to_f64() / (rate * power));
-    let large_rate = rate.to_f64() * f64::from(1_u32 << DOUBLINGS);
-    let rates = [rate.to_f64(), large_rate];
     // SAFETY: the caller has the instructions; each chunk holds a register.
     unsafe {
-        let (reference, rate) = (R::splat(reference), R::splat(rate));
-        let square_bounds = rates.map(|rate| R::splat(bound(rate, 2.0)));
-        let cube_bounds = rates.map(|rate| R::splat(bound(rate, 3.0)));
-        let large_bound = R::splat(bound(large_rate, 1.0));
+        // Products that would be subnormal are left out, since such arithmetic is slow.
+        let constants = Weighing {
+            reference: R::splat(reference),
+            rate: R::splat(rates.rate),
+            square_bounds: [R::splat(rates.square_bounds[0]), R::splat(rates.square_bounds[1])],
+            large_bound: R::splat(rates.large_bound),
+        };
+        let cube_bounds = [R::splat(rates.cube_bounds[0]), R::splat(rates.cube_bounds[1])];
         let mut sums = [Sums::<R>::new(); 2];
         // Two registers at a time, whose long chains of dependent instructions overlap; their terms are added in order.
-        let constants = Weighing { reference, rate, square_bounds, large_bound };
         let pairs = row.chunks_exact(2 * R::LANES);
         let last = pairs.remainder();
         for pair in pairs {
@@ -266,10 +313,10 @@ macro_rules! loops {
             pub unsafe fn weigh<const DOUBLINGS: u32>(
                 row: &[$element],
                 reference: $element,
-                rate: $element,
+                rates: &Rates<$element>,
             ) -> [WeightSums; 2] {
                 // SAFETY: the caller's promise.
-                unsafe { super::weigh::<$register, DOUBLINGS>(row, reference, rate) }
+                unsafe { super::weigh::<$register, DOUBLINGS>(row, reference, rates) }
             }
 
             /// Replaces each number by its exponential.
@@ -319,21 +366,14 @@ macro_rules! row_sums {
                 unsafe { by_set!(set, $avx512, $avx2, $portable, exponentials(numbers)) }
             }
 
-            fn weigh(
-                set: InstructionSet,
-                row: &[Self],
-                reference: Self,
-                rate: Self,
-                doublings: u32,
-            ) -> [WeightSums; 2] {
+            fn weigh(set: InstructionSet, row: &[Self], reference: Self, rates: &Rates<Self>) -> [WeightSums; 2] {
                 // SAFETY: as above.
                 unsafe {
-                    match doublings {
-                        0 => by_set!(set, $avx512, $avx2, $portable, weigh::<0>(row, reference, rate)),
-                        1 => by_set!(set, $avx512, $avx2, $portable, weigh::<1>(row, reference, rate)),
-                        2 => by_set!(set, $avx512, $avx2, $portable, weigh::<2>(row, reference, rate)),
-                        MOST_DOUBLINGS => by_set!(set, $avx512, $avx2, $portable, weigh::<3>(row, reference, rate)),
-                        _ => unreachable!("at most {MOST_DOUBLINGS} doublings"),
+                    match rates.doublings {
+                        0 => by_set!(set, $avx512, $avx2, $portable, weigh::<0>(row, reference, rates)),
+                        1 => by_set!(set, $avx512, $avx2, $portable, weigh::<1>(row, reference, rates)),
+                        2 => by_set!(set, $avx512, $avx2, $portable, weigh::<2>(row, reference, rates)),
+                        _ => by_set!(set, $avx512, $avx2, $portable, weigh::<MOST_DOUBLINGS>(row, reference, rates)),
                     }
                 }
             }

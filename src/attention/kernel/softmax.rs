@@ -30,7 +30,7 @@
 //! and where it is below 2⁻¹²⁶ the row is one-hot: entropy, tr J and ‖J‖²_F are 0.
 
 use super::pack::{AlignedBuffer, PackedKeys, PackedQueries};
-use super::row_sums::{MOST_DOUBLINGS, WeightSums};
+use super::row_sums::{MOST_DOUBLINGS, Rates, WeightSums};
 use super::{Element, InstructionSet, ROW_BLOCK, assert_same_shape, dispatch};
 
 /// The longest registers of logits in one block of a row: each lane takes as many terms before it is added in f64, and
@@ -105,10 +105,8 @@ impl RowStatistics {
 /// One or two factors of the same sign that share their exponentials.
 #[derive(Debug, Clone, Copy)]
 struct Group<T> {
-    /// The absolute value of the smaller factor.
-    rate: T,
-    /// The larger one is 2^doublings times the smaller.
-    doublings: u32,
+    /// The absolute values of the smaller factor and of the larger.
+    rates: Rates<T>,
     /// Where the results of the smaller and of the larger go.
     factors: [usize; 2],
 }
@@ -175,12 +173,12 @@ impl<T: Element> SoftmaxWorkspace<T> {
                     continue;
                 }
                 taken[small] = true;
-                let mut group = Group { rate: T::from_f64(rate(small)), doublings: 0, factors: [small; 2] };
+                let mut group = Group { rates: Rates::new(T::from_f64(rate(small)), 0), factors: [small; 2] };
                 'search: for doublings in 1..=MOST_DOUBLINGS {
                     for &large in &ascending {
                         if !taken[large] && is_double(small, large, doublings) {
                             taken[large] = true;
-                            (group.doublings, group.factors[1]) = (doublings, large);
+                            group = Group { rates: Rates::new(group.rates.rate(), doublings), factors: [small, large] };
                             break 'search;
                         }
                     }
@@ -303,8 +301,7 @@ impl<T: Element> Side<T> {
             if let Some(before) = *reference {
                 let step = before.to_f64() - maximum.to_f64();
                 for group in &self.groups {
-                    let rate = group.rate.to_f64();
-                    for (factor, rate) in group.members(rate) {
+                    for (factor, rate) in group.members() {
                         rescale(&mut sums[factor], rate, step);
                     }
                 }
@@ -318,8 +315,8 @@ impl<T: Element> Side<T> {
         }
         let reference = reference.unwrap_or(maximum);
         for group in &self.groups {
-            let found = T::weigh(set, line, reference, group.rate, group.doublings);
-            for ((factor, _), found) in group.members(0.0).zip(found) {
+            let found = T::weigh(set, line, reference, &group.rates);
+            for ((factor, _), found) in group.members().zip(found) {
                 let sum = &mut sums[factor];
                 sum.first += found.first;
                 sum.second += found.second;
@@ -333,11 +330,12 @@ impl<T: Element> Side<T> {
     }
 }
 
-impl<T: Copy> Group<T> {
-    /// The factors of the group, by index, and their rates; `rate` is the smaller.
-    fn members(&self, rate: f64) -> impl Iterator<Item = (usize, f64)> {
-        let count = if self.doublings == 0 { 1 } else { 2 };
-        let rates = [rate, rate * f64::from(1_u32 << self.doublings)];
+impl<T: Element> Group<T> {
+    /// The factors of the group, by index, and their rates.
+    fn members(&self) -> impl Iterator<Item = (usize, f64)> {
+        let (rate, doublings) = (self.rates.rate().to_f64(), self.rates.doublings());
+        let count = if doublings == 0 { 1 } else { 2 };
+        let rates = [rate, rate * f64::from(1_u32 << doublings)];
         self.factors.into_iter().zip(rates).take(count)
     }
 }
