@@ -272,7 +272,6 @@ signed_sums!(f64, u64, top: 63);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampling::{MatrixId, TrialStream, sign_words};
 
     /// V at (key, column), by the definition.
     fn value(signs: &[u32], key: usize, column: usize) -> f64 {
@@ -282,8 +281,9 @@ mod tests {
     }
 
     fn check<T: SignedSums>(set: InstructionSet, rows: usize, keys: usize, columns: usize) -> Vec<u64> {
-        let mut signs = vec![0; keys.div_ceil(4) * 64];
-        sign_words(&TrialStream::new(7, 11, 13), MatrixId::VALUES, 0, &mut signs);
+        // Multiples of 2³²/φ, the high bits mixed into the low ones: as good as random here.
+        let word = |i: usize| (i as u32 + 1).wrapping_mul(0x9E37_79B9);
+        let signs: Vec<u32> = (0..keys.div_ceil(4) * 64).map(|i| word(i) ^ word(i) >> 15).collect();
         // Positive and negative, of sizes ten binary orders apart.
         let weight = |i: usize| T::from_f64((i as f64 * 0.7).sin() * (-((i % 11) as f64)).exp2());
         let weights: Vec<T> = (0..rows * keys).map(weight).collect();

@@ -1,0 +1,184 @@
+//! How close a trial is to what the machine can do: `cargo bench --bench roofline -- [-o data/recorded/roofline.csv] [--rounds 9]`.
+//!
+//! In each round, in turn and with every thread: the rate of fused multiply-adds on registers (the peak), of normal draws and of exponentials in
+//! cache (the best rates known here: the crate's own), and a trial of `variance` and of `softmax-spikiness` at n = m = 4096, d = 64. The floor of a
+//! trial is its n·m·d multiply-adds at the peak and 2·n·d draws; for spikiness also two exponentials a logit. Medians over the rounds of
+//! time / floor.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::time::Instant;
+
+use attn::attention::kernel::{Element, InstructionSet, exponentials};
+use attn::attention::{Precision, Scale};
+use attn::experiment::progress::Progress;
+use attn::experiment::softmax::SoftmaxExperiment;
+use attn::experiment::variance::VarianceExperiment;
+use attn::experiment::{Experiment, InputLaw, Sizes, engine};
+use attn::number::Real;
+use attn::sampling::{Drawable, Entries, MatrixId, TrialStream, fill};
+
+/// Tokens and width of a trial.
+const N: usize = 4096;
+const D: usize = 64;
+/// Numbers that stay in the L1 cache.
+const CACHED: usize = 4096;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let option = |name: &str| {
+        let position = arguments.iter().position(|argument| argument == name);
+        position.and_then(|index| arguments.get(index + 1)).cloned()
+    };
+    let rounds = option("--rounds").map_or(9, |rounds| rounds.parse().expect("a whole number"));
+    let mut table = String::from("dtype,threads,quantity,unit,value,low,high\n");
+    measure::<f32>("f32", rounds, &mut table);
+    measure::<f64>("f64", rounds, &mut table);
+    print!("{table}");
+    if let Some(path) = option("-o") {
+        std::fs::write(path, table).expect("the table can be written");
+    }
+}
+
+/// The lines of one element type.
+fn measure<T: Element + Drawable + Peak>(name: &str, rounds: usize, table: &mut String) {
+    let threads = rayon::current_num_threads();
+    let precision: Precision = name.parse().expect("f32 or f64");
+    let sizes = Sizes { d_k: D, queries: N, keys: N };
+    let scales = [Scale::None, Scale::InverseSqrtWidth];
+    let law = InputLaw::standard(Entries::Normal);
+    let variance = VarianceExperiment::new(sizes, law, &scales, precision);
+    let spikiness = SoftmaxExperiment::new(sizes, law, &scales, precision, 0.99);
+    let mut columns: [Vec<f64>; 7] = Default::default();
+    for _ in 0..rounds {
+        let peak = on_all_threads(threads, || T::multiply_adds_per_second(InstructionSet::detect()));
+        let mut numbers = vec![T::ZERO; CACHED];
+        let draws = on_all_threads(threads, || {
+            let mut numbers = vec![T::ZERO; CACHED];
+            rate(CACHED, || fill(Entries::Normal, &TrialStream::new(1, 2, 3), MatrixId::QUERIES, 0, 1, &mut numbers))
+        });
+        numbers.fill(T::from_f64(-1.5));
+        let powers = on_all_threads(threads, || {
+            let mut numbers = numbers.clone();
+            // Again and again of what they give: from the second time on e^x of 0 < x ≤ 1 takes the same instructions.
+            rate(CACHED, || exponentials(InstructionSet::detect(), &mut numbers))
+        });
+        let logits = (N * N) as f64;
+        let floor = logits * D as f64 / peak + (2 * N * D) as f64 / draws;
+        let spiky_floor = floor + 2.0 * logits / powers;
+        let times = [seconds_a_trial(&variance), seconds_a_trial(&spikiness)];
+        let values = [
+            peak * 2e-9,
+            draws * 1e-6,
+            powers * 1e-6,
+            times[0] * 1e3,
+            times[0] / floor,
+            times[1] * 1e3,
+            times[1] / spiky_floor,
+        ];
+        columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
+    }
+    let names = [
+        ("multiply-adds", "Gflop/s"),
+        ("normals", "M/s"),
+        ("exponentials", "M/s"),
+        ("variance", "ms"),
+        ("variance / floor", ""),
+        ("spikiness", "ms"),
+        ("spikiness / floor", ""),
+    ];
+    for ((quantity, unit), column) in names.into_iter().zip(&mut columns) {
+        column.sort_by(f64::total_cmp);
+        let (low, median, high) = (column[0], column[column.len() / 2], column[column.len() - 1]);
+        writeln!(table, "{name},{threads},{quantity},{unit},{median:.4},{low:.4},{high:.4}")
+            .expect("a string takes all");
+    }
+}
+
+/// The sum of the rates of `work` on as many threads at once.
+fn on_all_threads(threads: usize, work: impl Fn() -> f64 + Sync) -> f64 {
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+        running.into_iter().map(|thread| thread.join().expect("nothing panics")).sum()
+    })
+}
+
+/// Items per second of `work`, which does `items`, over at least 50 ms after a warm-up.
+fn rate(items: usize, mut work: impl FnMut()) -> f64 {
+    (0..20).for_each(|_| work());
+    let started = Instant::now();
+    let mut done = 0;
+    while started.elapsed().as_secs_f64() < 0.05 {
+        (0..20).for_each(|_| work());
+        done += 20 * items;
+    }
+    done as f64 / started.elapsed().as_secs_f64()
+}
+
+fn seconds_a_trial<E: Experiment>(experiment: &E) -> f64 {
+    const TRIALS: u64 = 8;
+    let started = Instant::now();
+    engine::run(experiment, 0, 0..TRIALS, &Progress::silent(), |_, _| Ok(())).expect("nothing fails");
+    started.elapsed().as_secs_f64() / TRIALS as f64
+}
+
+/// The peak of an element type.
+trait Peak: Real {
+    /// Fused multiply-adds of numbers, not of registers, per second and thread.
+    fn multiply_adds_per_second(set: InstructionSet) -> f64;
+}
+
+/// Chains of multiply-adds that do not wait for each other; two units times four cycles need eight, and AVX2 has sixteen registers.
+const CHAINS: usize = 12;
+const TURNS: usize = 10_000;
+
+macro_rules! chains {
+    ($name:ident, $register:ident, $lanes:literal, $features:literal, $splat:ident, $fma:ident) => {
+        /// `CHAINS` registers, each multiplied and added to `TURNS` times; the number of multiply-adds.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        fn $name() -> usize {
+            use std::arch::x86_64::*;
+            let (factor, term) = ($splat(black_box(0.999)), $splat(black_box(0.001)));
+            let mut registers: [$register; CHAINS] = [$splat(black_box(1.0)); CHAINS];
+            for _ in 0..TURNS {
+                for register in &mut registers {
+                    *register = $fma(*register, factor, term);
+                }
+            }
+            black_box(registers);
+            CHAINS * $lanes * TURNS
+        }
+    };
+}
+
+chains!(avx512_f32, __m512, 16, "avx512f", _mm512_set1_ps, _mm512_fmadd_ps);
+chains!(avx512_f64, __m512d, 8, "avx512f", _mm512_set1_pd, _mm512_fmadd_pd);
+chains!(avx2_f32, __m256, 8, "avx2,fma", _mm256_set1_ps, _mm256_fmadd_ps);
+chains!(avx2_f64, __m256d, 4, "avx2,fma", _mm256_set1_pd, _mm256_fmadd_pd);
+
+macro_rules! peak {
+    ($element:ident, $avx512:ident, $avx2:ident) => {
+        impl Peak for $element {
+            fn multiply_adds_per_second(set: InstructionSet) -> f64 {
+                let mut done = 0;
+                let started = Instant::now();
+                while started.elapsed().as_secs_f64() < 0.05 {
+                    done += match set {
+                        // SAFETY: the set was detected.
+                        #[cfg(target_arch = "x86_64")]
+                        InstructionSet::Avx512 => unsafe { $avx512() },
+                        // SAFETY: as above.
+                        #[cfg(target_arch = "x86_64")]
+                        InstructionSet::Avx2 => unsafe { $avx2() },
+                        _ => panic!("the peak is known in AVX2 and AVX-512 only"),
+                    };
+                }
+                done as f64 / started.elapsed().as_secs_f64()
+            }
+        }
+    };
+}
+
+peak!(f32, avx512_f32, avx2_f32);
+peak!(f64, avx512_f64, avx2_f64);
