@@ -319,6 +319,40 @@ fn every_instruction_set_draws_the_bits_of_the_baseline() {
 }
 
 #[test]
+fn every_instruction_set_draws_pieces_of_any_size_from_any_place() {
+    fn check<T: Drawable>(entries: Entries, bits: fn(T) -> u64) {
+        // Around the groups of every law (32, 64 or 2048 elements), empty, one, and primes.
+        const SIZES: [usize; 14] = [0, 1, 2, 15, 17, 31, 33, 63, 64, 65, 127, 2047, 2048, 2053];
+        let whole: Vec<u64> = drawn_from(InstructionSet::available().next(), entries, 0, 5000).map(bits).collect();
+        for set in InstructionSet::available() {
+            for first in SIZES {
+                for count in SIZES {
+                    let found: Vec<u64> = drawn_from(Some(set), entries, first, count).map(bits).collect();
+                    assert!(found == whole[first..first + count], "{entries}: {count} from {first} by {set:?}");
+                }
+            }
+        }
+    }
+    /// Drawn between two numbers that must stay.
+    fn drawn_from<T: Drawable>(
+        set: Option<InstructionSet>,
+        entries: Entries,
+        first: usize,
+        count: usize,
+    ) -> impl Iterator<Item = T> {
+        let mut out = vec![T::from_f64(77.0); count + 2];
+        let place = Place { stream: stream(), matrix: MatrixId::QUERIES, first };
+        fill_with(set.expect("the baseline"), entries, place, 1, &mut out[1..=count]);
+        assert!(out[0].to_f64() == 77.0 && out[count + 1].to_f64() == 77.0, "{entries}: {count} from {first}");
+        out.into_iter().skip(1).take(count)
+    }
+    for entries in ADDRESSED {
+        check::<f32>(entries, |value| u64::from(value.to_bits()));
+        check::<f64>(entries, f64::to_bits);
+    }
+}
+
+#[test]
 #[should_panic(expected = "must be multiples of the width 5")]
 fn student_t_refuses_parts_of_rows() {
     fill(Entries::StudentT(5.0), &stream(), MatrixId::KEYS, 0, 5, &mut [0.0_f64; 7]);

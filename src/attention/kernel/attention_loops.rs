@@ -259,6 +259,8 @@ macro_rules! attention_loops {
                 by_set!(set, [] $avx512, $avx2, $portable, ::weigh_tile(tile, columns, running, factors))
             }
 
+            // The product in plain Rust is safe, and the only one elsewhere.
+            #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
             fn accumulate(
                 set: InstructionSet,
                 product: Product<'_, Self>,

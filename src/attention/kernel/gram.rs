@@ -9,9 +9,8 @@
 //! sums are f64 throughout. Neither is changed by the instruction set but for the products' rounding, where AVX2 and AVX-512 agree.
 
 use super::operands::assert_available;
-use super::registers::Register;
 #[cfg(target_arch = "x86_64")]
-use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64};
+use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64, Register};
 use super::{Element, InstructionSet};
 use crate::number::Real;
 use std::ops::{Add, Mul};
@@ -216,6 +215,7 @@ fn for_each_tile(width: usize, height: usize, columns: usize, mut visit: impl Fn
 /// # Safety
 /// The machine must have the instructions; `first + HEIGHT` ≤ width and `column` + two registers ≤ stride, where
 /// [`Block::check`] holds.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn add_tile<R: Register, const HEIGHT: usize>(
     block: Block<'_, R::Element>,

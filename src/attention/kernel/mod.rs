@@ -47,6 +47,8 @@ mod softmax;
 mod streaming;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin_tests;
 mod weighted_values;
 #[cfg(target_arch = "x86_64")]
 mod x86;

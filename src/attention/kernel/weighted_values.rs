@@ -1,9 +1,9 @@
 //! The product of a tile of weights with the values, added to what was summed before: the inner loop of O = P V.
 
 use super::attention_loops::{AttentionLoops, MOST_ROWS};
-use super::registers::Register;
 #[cfg(target_arch = "x86_64")]
-use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64};
+use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64, Register};
+#[cfg(target_arch = "x86_64")]
 use crate::number::Real;
 use std::ops::{Add, Mul};
 
@@ -26,6 +26,7 @@ pub struct Product<'a, T> {
 /// # Safety
 /// The machine must have the instructions; weights, values and factors must be readable, and `out` writable, for `ROWS` rows
 /// and `keys` keys.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn accumulate_tile<R: Register<Element: AttentionLoops>, const ROWS: usize>(
     mut weights: *const R::Element,
