@@ -6,7 +6,6 @@
 //! time / floor.
 
 use std::fmt::Write as _;
-use std::hint::black_box;
 use std::time::Instant;
 
 use attn::attention::kernel::{Element, InstructionSet, exponentials};
@@ -129,16 +128,20 @@ trait Peak: Real {
 }
 
 /// Chains of multiply-adds that do not wait for each other; two units times four cycles need eight, and AVX2 has sixteen registers.
+#[cfg(target_arch = "x86_64")]
 const CHAINS: usize = 12;
+/// Links of a chain.
+#[cfg(target_arch = "x86_64")]
 const TURNS: usize = 10_000;
 
 macro_rules! chains {
-    ($name:ident, $register:ident, $lanes:literal, $features:literal, $splat:ident, $fma:ident) => {
-        /// `CHAINS` registers, each multiplied and added to `TURNS` times; the number of multiply-adds.
+    ($name:ident, $register:ident, $features:literal, $splat:ident, $fma:ident) => {
+        /// `CHAINS` registers, each multiplied and added to `TURNS` times.
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
-        fn $name() -> usize {
+        fn $name() {
             use std::arch::x86_64::*;
+            use std::hint::black_box;
             let (factor, term) = ($splat(black_box(0.999)), $splat(black_box(0.001)));
             let mut registers: [$register; CHAINS] = [$splat(black_box(1.0)); CHAINS];
             for _ in 0..TURNS {
@@ -147,34 +150,30 @@ macro_rules! chains {
                 }
             }
             black_box(registers);
-            CHAINS * $lanes * TURNS
         }
     };
 }
 
-chains!(avx512_f32, __m512, 16, "avx512f", _mm512_set1_ps, _mm512_fmadd_ps);
-chains!(avx512_f64, __m512d, 8, "avx512f", _mm512_set1_pd, _mm512_fmadd_pd);
-chains!(avx2_f32, __m256, 8, "avx2,fma", _mm256_set1_ps, _mm256_fmadd_ps);
-chains!(avx2_f64, __m256d, 4, "avx2,fma", _mm256_set1_pd, _mm256_fmadd_pd);
+chains!(avx512_f32, __m512, "avx512f", _mm512_set1_ps, _mm512_fmadd_ps);
+chains!(avx512_f64, __m512d, "avx512f", _mm512_set1_pd, _mm512_fmadd_pd);
+chains!(avx2_f32, __m256, "avx2,fma", _mm256_set1_ps, _mm256_fmadd_ps);
+chains!(avx2_f64, __m256d, "avx2,fma", _mm256_set1_pd, _mm256_fmadd_pd);
 
 macro_rules! peak {
     ($element:ident, $avx512:ident, $avx2:ident) => {
         impl Peak for $element {
             fn multiply_adds_per_second(set: InstructionSet) -> f64 {
-                let mut done = 0;
-                let started = Instant::now();
-                while started.elapsed().as_secs_f64() < 0.05 {
-                    done += match set {
-                        // SAFETY: the set was detected.
-                        #[cfg(target_arch = "x86_64")]
-                        InstructionSet::Avx512 => unsafe { $avx512() },
-                        // SAFETY: as above.
-                        #[cfg(target_arch = "x86_64")]
-                        InstructionSet::Avx2 => unsafe { $avx2() },
-                        _ => panic!("the peak is known in AVX2 and AVX-512 only"),
-                    };
+                match set {
+                    // SAFETY: the set was detected.
+                    #[cfg(target_arch = "x86_64")]
+                    InstructionSet::Avx512 => {
+                        rate(CHAINS * TURNS * (64 / size_of::<$element>()), || unsafe { $avx512() })
+                    }
+                    // SAFETY: as above.
+                    #[cfg(target_arch = "x86_64")]
+                    InstructionSet::Avx2 => rate(CHAINS * TURNS * (32 / size_of::<$element>()), || unsafe { $avx2() }),
+                    _ => panic!("the peak is known in AVX2 and AVX-512 only"),
                 }
-                done as f64 / started.elapsed().as_secs_f64()
             }
         }
     };

@@ -94,6 +94,7 @@ pub trait SignedSums: Real + Add<Output = Self> + Mul<Output = Self> {
 
 /// Term by term: the twin of the lookups.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "key, row and lane each index two arrays")]
 fn term_by_term<T: SignedSums>(quads: &[Quads<T>], signs: &[u32], blocks: usize, sums: &mut [T]) {
     const PART: usize = 4;
     let (groups, _) = signs.as_chunks::<GROUP_WORDS>();
@@ -196,8 +197,8 @@ mod lookup {
                             let indices: [__m512i; 2] = $indices;
                             for row in 0..ROWS {
                                 let at = tables.add((group * ROWS + row) * 16);
-                                let mut $table = [$load(at); $registers];
-                                for register in 1..$registers {
+                                let mut $table = [$splat(0.0); $registers];
+                                for register in 0..$registers {
                                     $table[register] = $load(at.add(register * LANES));
                                 }
                                 for half in 0..2 {
@@ -244,6 +245,7 @@ macro_rules! signed_sums {
                 Self::from_bits(Self::to_bits(1.0) | $bits::from(bits & 1) << $top)
             }
 
+            #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, reason = "tables are for lookups"))]
             fn tile_sums(
                 set: InstructionSet,
                 quads: &[Quads<Self>],

@@ -2,7 +2,7 @@
 //! number at a time, on random and on hostile sizes and numbers. Where a loop writes, what lies behind its end must stay as it was.
 
 use super::attention_loops::{MOST_ROWS, Running};
-use super::row_sums::MOST_DOUBLINGS;
+use super::row_sums::{MOST_DOUBLINGS, Rates};
 use super::weighted_values::Product;
 use super::*;
 
@@ -70,7 +70,7 @@ macro_rules! number {
     };
 }
 
-number!(f32, 1.0 / (1_u64 << 24) as f64, 1.401_298_464_324_817_1e-45);
+number!(f32, 1.0 / (1_u64 << 24) as f64, f32::from_bits(1) as f64);
 number!(f64, 1.0 / (1_u64 << 53) as f64, 5e-324);
 
 /// The same bits, where any NaN is as good as any other.
@@ -396,7 +396,7 @@ fn sums_over_weights_are_those_of_the_definition_on_hostile_rows() {
                 row[last..].fill(T::ABSENT);
                 let rate = T::from_f64([1.0, 0.125, 0.3, 3.0][words.below(4)]);
                 for set in available() {
-                    let found = T::weigh(set, &row, reference, rate, doublings);
+                    let found = T::weigh(set, &row, reference, &Rates::new(rate, doublings));
                     for (power, found) in found.iter().enumerate().take(if doublings > 0 { 2 } else { 1 }) {
                         let rate = rate.to_f64() * 2_f64.powi(if power == 1 { doublings as i32 } else { 0 });
                         let terms = row.iter().map(|x| x.to_f64() - 3.0).filter(|delta| delta * rate > -2000.0);
