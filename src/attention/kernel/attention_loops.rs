@@ -97,7 +97,9 @@ unsafe fn weigh<R: Register<Element: AttentionLoops>>(logits: &mut [R::Element],
         let reference = R::splat(reference);
         let mut sum = [R::splat(R::Element::ZERO); 2];
         for chunk in &mut chunks {
-            let (left, right) = (chunk.as_mut_ptr(), chunk.as_mut_ptr().add(R::LANES));
+            // One from the other: a second borrow of the chunk would end what the first pointer may do.
+            let left = chunk.as_mut_ptr();
+            let right = left.add(R::LANES);
             // No closure: one that is not inlined lacks the instructions.
             let weights =
                 [exponential(R::load(left).subtract(reference)), exponential(R::load(right).subtract(reference))];

@@ -46,6 +46,13 @@ impl GramSums {
         Self { width, center, rows: 0, sums: vec![0.0; width], products: vec![0.0; width * stride(width)] }
     }
 
+    /// Forgets all rows.
+    pub fn clear(&mut self) {
+        self.rows = 0;
+        self.sums.fill(0.0);
+        self.products.fill(0.0);
+    }
+
     /// Adds rows, row-major; `scratch` is memory to be used again. The result depends on how rows are cut into calls: cut them alike
     /// for the same bits, at multiples of [`ROWS_IN_REGISTERS`].
     ///

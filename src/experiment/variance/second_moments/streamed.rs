@@ -44,27 +44,44 @@ impl<D: DrawRows> Streamed<D> {
         scratch: &mut Scratch<T>,
     ) -> TrialMoments {
         let pieces = Blocks::new(trial.sizes).pieces();
-        let of_piece = |scratch: &mut Scratch<T>, blocks: Range<usize>| self.sums_of(trial, blocks, scratch);
-        let parts: Vec<Sums> = match inside {
-            Inside::Sequential => pieces.into_iter().map(|blocks| of_piece(scratch, blocks)).collect(),
-            Inside::Parallel => pieces.into_par_iter().map_init(Scratch::default, of_piece).collect(),
+        let of_piece = |scratch: &mut Scratch<T>, blocks: Range<usize>| {
+            let mut sums = Sums::new::<T>(trial);
+            self.add_blocks(trial, blocks, scratch, &mut sums);
+            sums
         };
-        let whole = parts.into_iter().reduce(Sums::merged).expect("at least one token");
+        let mut pieces = pieces.into_iter();
+        let first = pieces.next().expect("at least one token");
+        let mut whole = of_piece(scratch, first);
+        match inside {
+            // One piece's memory for all further ones: fresh memory would cost as much as the draws.
+            Inside::Sequential => {
+                let mut part = Sums::new::<T>(trial);
+                for blocks in pieces {
+                    part.clear();
+                    self.add_blocks(trial, blocks, scratch, &mut part);
+                    whole.merge(&part);
+                }
+            }
+            Inside::Parallel => {
+                let rest: Vec<Range<usize>> = pieces.collect();
+                let parts: Vec<Sums> = rest.into_par_iter().map_init(Scratch::default, of_piece).collect();
+                parts.iter().for_each(|part| whole.merge(part));
+            }
+        }
         whole.moments(trial)
     }
 
-    /// Sums over some of the blocks, one after the other.
-    fn sums_of<T: Element + Drawable>(&self, trial: Trial, blocks: Range<usize>, scratch: &mut Scratch<T>) -> Sums {
+    /// Adds some of the blocks, one after the other.
+    fn add_blocks<T: Element + Drawable>(
+        &self,
+        trial: Trial,
+        blocks: Range<usize>,
+        scratch: &mut Scratch<T>,
+        sums: &mut Sums,
+    ) {
         let Trial { stream, sizes, law, .. } = trial;
         let set = InstructionSet::detect();
         let width = sizes.d_k;
-        let mut sums = Sums {
-            queries: GramSums::new::<T>(width, law.mean),
-            keys: GramSums::new::<T>(width, law.mean),
-            cross: 0.0,
-            paired: [[0.0; 2]; 2],
-            diagonal: [0.0; 2],
-        };
         for block in blocks {
             let Block { first, queries, keys } = Blocks::new(sizes).get(block);
             scratch.queries.resize(queries * width, T::ZERO);
@@ -83,7 +100,6 @@ impl<D: DrawRows> Streamed<D> {
                 }
             }
         }
-        sums
     }
 }
 
@@ -224,13 +240,30 @@ struct Sums {
 }
 
 impl Sums {
-    fn merged(mut self, other: Self) -> Self {
+    /// Over no tokens, of entries of type `T`.
+    fn new<T: Element>(Trial { sizes, law, .. }: Trial) -> Self {
+        Self {
+            queries: GramSums::new::<T>(sizes.d_k, law.mean),
+            keys: GramSums::new::<T>(sizes.d_k, law.mean),
+            cross: 0.0,
+            paired: [[0.0; 2]; 2],
+            diagonal: [0.0; 2],
+        }
+    }
+
+    /// Forgets all tokens.
+    fn clear(&mut self) {
+        self.queries.clear();
+        self.keys.clear();
+        (self.cross, self.paired, self.diagonal) = (0.0, [[0.0; 2]; 2], [0.0; 2]);
+    }
+
+    fn merge(&mut self, other: &Self) {
         self.queries.merge(&other.queries);
         self.keys.merge(&other.keys);
         self.cross += other.cross;
         self.paired.iter_mut().flatten().zip(other.paired.as_flattened()).for_each(|(sum, more)| *sum += more);
         self.diagonal.iter_mut().zip(other.diagonal).for_each(|(sum, more)| *sum += more);
-        self
     }
 
     fn add_diagonal<T: Element>(&mut self, queries: &[T], keys: &[T], trial: Trial) {
