@@ -100,7 +100,8 @@ pub fn draw<E: Experiment>(
     mut each: impl FnMut(u64, &[f64]) -> Result<()>,
 ) -> Result<()> {
     let workspaces = Mutex::new(Vec::new());
-    let side_by_side = side_by_side(experiment, rayon::current_num_threads()) as u64;
+    let threads = rayon::current_num_threads();
+    let side_by_side = side_by_side(experiment, threads) as u64;
     let is_long = experiment.operations() >= LARGE_TRIAL;
     let round = ((OPERATIONS_PER_ROUND / experiment.operations()) as u64).clamp(1, LONGEST_ROUND);
     let round = round.next_multiple_of(side_by_side);
@@ -122,7 +123,7 @@ pub fn draw<E: Experiment>(
         if is_long && !left_over {
             end -= (end - start) % side_by_side;
         }
-        let values: Vec<Vec<f64>> = if side_by_side == 1 || left_over {
+        let values: Vec<Vec<f64>> = if threads > 1 && (side_by_side == 1 || left_over) {
             (start..end).map(|trial| one(trial, Inside::Parallel)).collect()
         } else {
             (start..end).into_par_iter().map(|trial| one(trial, Inside::Sequential)).collect()
