@@ -213,29 +213,75 @@ def power(chosen=lambda record: True):
 
 
 def benchmark_short():
-    """The usual size beside the strongest eager forms."""
-    return benchmark(lambda record: (record["d_k"], record["n"]) == ("64", "512") and record["method"] in ("fused", "slabs"))
+    """The strongest forms, compiled ones included, at the sizes where they are strongest."""
+    return benchmark(lambda record: record["footing"] == "beside" or record["n"] == "4096",
+                     ["numpy slabs", "torch slabs", "torch compile", "jax blocks"])
 
 
-def benchmark(chosen=lambda record: True):
-    records = [record for record in rows("benchmark") if chosen(record)]
-    peers = list(dict.fromkeys((record["program"], record["method"]) for record in records if record["program"] != "attn"))
+def benchmark(chosen=lambda record: True, peers=("numpy slabs", "numpy plain", "torch slabs", "torch plain", "torch compile", "jax blocks")):
+    """Trials of variance and spikiness: what a peer takes for one of attn."""
+    records = [record for record in rows("benchmark") if record["job"] in ("variance", "spikiness") and chosen(record)]
     body = []
-    for key in dict.fromkeys(tuple(record[name] for name in ("job", "d_k", "n", "dtype")) for record in records):
-        here = {(record["program"], record["method"]): record for record in records
-                if tuple(record[name] for name in ("job", "d_k", "n", "dtype")) == key}
-        own = here["attn", "fused"]
-        ratios = [f"{here[peer]['ratio']} ({here[peer]['ratio_low']}–{here[peer]['ratio_high']})" for peer in peers]
-        largest = min(float(here[peer]["peak_mebibytes"]) for peer in peers)
-        body.append([*key, own["milliseconds"], own["trials_per_second"], *ratios, own["peak_mebibytes"], f"{largest:g}"])
+    names = ("job", "d_k", "n", "dtype", "footing")
+    for key in dict.fromkeys(tuple(record[name] for name in names) for record in records):
+        here = {f"{record['program']} {record['method']}": record for record in records if tuple(record[name] for name in names) == key}
+        if len(here) == 1:
+            continue
+        own = here.pop("attn fused")
+        ratios = [f"{here[peer]['ratio']} ({here[peer]['ratio_low']}–{here[peer]['ratio_high']})" if peer in here else "" for peer in peers]
+        least = min(float(record["peak_mebibytes"]) for record in here.values())
+        body.append([*key, own["milliseconds"], *ratios, own["peak_mebibytes"], f"{least:g}"])
+    header = ["job", "d", "n = m", "type", "threads", "ms a trial", *peers, "MiB", "MiB, least peer"]
+    return f"{table(header, body, left=1)}\n\n{benchmark_legend(records)}"
+
+
+def benchmark_legend(records):
     versions = list(dict.fromkeys((record["program"], record["program_version"]) for record in records))
     threads = " or ".join(threads for (threads,) in distinct(records, "threads"))
-    rounds = " or ".join(rounds for (rounds,) in distinct(records, "rounds"))
-    header = ["job", "d", "n = m", "type", "ms a trial", "trials/s", *(f"{program} {method}" for program, method in peers),
-              "MiB", "MiB, least peer"]
+    rounds = max(record["rounds"] for record in records)
     named = ", ".join(f"{program} {version}" for program, version in versions)
-    return (f"{table(header, body, left=1)}\n\n"
-            f"Peer columns: time of the peer over time of `attn`, median over {rounds} rounds (smallest–largest). {threads} threads. {named}.")
+    return (f"Peer columns: time of the peer over time of `attn`, median over {rounds} rounds (smallest–largest). {threads} threads: inside one process, or "
+            f"beside each other, a peer being run as {threads} processes with one thread each. {named}.")
+
+
+def benchmark_others():
+    """Attention with its output, moments by algebra, whole processes."""
+    records = [record for record in rows("benchmark") if record["job"] in ("attention", "moments", "process")]
+    own = {(record["job"], record["n"]): record for record in records if record["program"] == "attn"}
+    body = [[record["job"], record["n"], f"{record['program']} {record['method']}", own[record["job"], record["n"]]["milliseconds"],
+             record["milliseconds"], f"{record['ratio']} ({record['ratio_low']}–{record['ratio_high']})",
+             own[record["job"], record["n"]]["peak_mebibytes"], record["peak_mebibytes"]]
+            for record in records if record["program"] != "attn"]
+    return table(["job", "n = m", "peer", "ms, attn", "ms, peer", "ratio", "MiB, attn", "MiB, peer"], body, left=1)
+
+
+def benchmark_memory():
+    """Peak memory beside that of Q and K themselves."""
+    records = [record for record in rows("benchmark") if record["n"] == "65536"]
+    body = []
+    for record in records:
+        inputs = 2 * 65536 * int(record["d_k"]) * (8 if record["dtype"] == "f64" else 4) / 2**20
+        peak = float(record["peak_mebibytes"])
+        body.append([record["job"], record["dtype"], record["milliseconds"], f"{peak:g}", f"{inputs:g}", f"{peak - inputs:.1f}"])
+    return table(["job", "type", "ms", "MiB", "of them Q and K", "MiB beyond"], body, left=1)
+
+
+def roofline():
+    """What the machine can do, and a trial beside it."""
+    body = [[record["dtype"], record["quantity"], f"{float(record['value']):.4g}", record["unit"], f"{float(record['low']):.4g}–{float(record['high']):.4g}"]
+            for record in rows("roofline")]
+    return table(["type", "quantity", "median", "unit", "smallest–largest"], body, left=2)
+
+
+def profile():
+    """Where the time of a trial goes."""
+    records = rows("profile")
+    stages = list(dict.fromkeys(record["stage"] for record in records))
+    stages.sort(key=lambda stage: stage == "rest")
+    jobs = list(dict.fromkeys((record["job"], record["dtype"], record["n"]) for record in records))
+    share = {(record["job"], record["dtype"], record["n"], record["stage"]): float(record["share"]) for record in records}
+    body = [[*job, *(f"{100 * share[*job, stage]:.1f} %" if (*job, stage) in share else "" for stage in stages)] for job in jobs]
+    return table(["job", "type", "n = m", *stages], body, left=1)
 
 
 # Columns of the README's matrix; the others are in the file.
@@ -269,7 +315,7 @@ def probe_matrix():
 
 
 # Sections that are the whole of a recorded run, NAME.txt.
-WHOLE = ["variance", "small", "error", "csv", "json", "mean", "correlation", "spikiness", "attention", "mask", "mask-claim", "positional", "rotary",
+WHOLE = ["variance", "small", "error", "csv", "json", "mean", "correlation", "spikiness", "mask", "mask-claim", "positional", "rotary",
          "cache", "heads", "probe", "depth", "check", "audit", "complexity"]
 
 # What a section is made of: its file, and how.
@@ -294,6 +340,10 @@ SECTIONS = {
     "power": ("power.csv", power),
     "power-short": ("power.csv", power_short),
     "benchmark": ("benchmark.csv", benchmark),
+    "benchmark-others": ("benchmark.csv", benchmark_others),
+    "benchmark-memory": ("benchmark.csv", benchmark_memory),
+    "roofline": ("roofline.csv", roofline),
+    "profile": ("profile.csv", profile),
     "benchmark-short": ("benchmark.csv", benchmark_short),
 }
 
