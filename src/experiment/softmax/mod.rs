@@ -50,6 +50,10 @@ const MEASURES: [&str; 8] = [
 /// Further ones where weights are rounded.
 const ROUNDING_MEASURES: [&str; 2] = ["underflowed_weights", "row_sum_error"];
 
+/// Rows of weights that are reduced before their numbers are added up: many blocks for the threads, few MiB.
+const ROWS_AT_ONCE: usize = 8192;
+/// Weights of measured rows of O that are in memory at once, roughly, for each scale.
+const OUTPUT_WEIGHTS: usize = 1 << 16;
 /// Rows of O that are measured, at most.
 const OUTPUT_ROWS: usize = 16;
 /// Fewest and most columns of V: as many as queries, so that V scatters the output about as much as Q and K do.
@@ -108,40 +112,49 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
         packed.repack(&buffers.keys, m, d_k);
         let factors: Vec<f64> = self.scales.iter().map(|scale| scale.factor(d_k)).collect();
         let (queries, rows) = (&buffers.queries, &mut buffers.rows);
-        let weight_rows = self.softmax.rows(queries, packed, &factors, inside == Inside::Parallel, rows);
+        let mut sums = vec![RowSums::default(); factors.len()];
+        for queries in queries.chunks(ROWS_AT_ONCE * d_k) {
+            let weight_rows = self.softmax.rows(queries, packed, &factors, inside == Inside::Parallel, rows);
+            for weight_rows in weight_rows.chunks_exact(factors.len()) {
+                sums.iter_mut().zip(weight_rows).for_each(|(sums, row)| self.add(sums, row));
+            }
+        }
+        let mut excess = vec![0.0; factors.len()];
         let first_rows = &queries[..n.min(OUTPUT_ROWS) * d_k];
-        let weights: Vec<Vec<T>> =
-            factors.iter().map(|&factor| self.softmax.weights(first_rows, packed, factor, rows)).collect();
-        let excess = buffers.output.excess(&weights, m, output_columns(n), stream);
-        let of_scale = |index: usize| {
-            let of_scale = weight_rows.iter().skip(index).step_by(factors.len());
-            self.scale_measures(of_scale, excess[index])
-        };
-        (0..factors.len()).flat_map(of_scale).collect()
+        let at_once = (OUTPUT_WEIGHTS / m).clamp(1, OUTPUT_ROWS);
+        for queries in first_rows.chunks(at_once * d_k) {
+            let weights: Vec<Vec<T>> =
+                factors.iter().map(|&factor| self.softmax.weights(queries, packed, factor, rows)).collect();
+            let share = queries.len() as f64 / first_rows.len() as f64;
+            let of_rows = buffers.output.excess(&weights, m, output_columns(n), stream);
+            excess.iter_mut().zip(of_rows).for_each(|(excess, of_rows)| *excess += share * of_rows);
+        }
+        sums.iter().zip(excess).flat_map(|(sums, excess)| self.scale_measures(sums, excess)).collect()
     }
 
-    /// The measures of one scale from its rows, added in order.
-    fn scale_measures<'a>(&self, rows: impl Iterator<Item = &'a WeightRow>, output_excess: f64) -> Vec<f64> {
+    /// Adds one row to the sums over the rows.
+    fn add(&self, sums: &mut RowSums, row: &WeightRow) {
+        let WeightRow { statistics: of_row, underflowed, sum_error } = row;
+        let saturated = if of_row.max_weight > self.saturated_above { 1.0 } else { 0.0 };
+        let values = [
+            of_row.entropy,
+            of_row.participation,
+            of_row.max_weight,
+            // A row that is not a number must not pass for one that is not saturated.
+            if of_row.max_weight.is_nan() { f64::NAN } else { saturated },
+            of_row.jacobian_trace,
+            of_row.jacobian_frobenius,
+            of_row.logit_sum,
+            of_row.logit_square_sum,
+            *underflowed,
+            *sum_error,
+        ];
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+    }
+
+    /// The measures of one scale from the sums over its rows.
+    fn scale_measures(&self, sums: &RowSums, output_excess: f64) -> Vec<f64> {
         let Sizes { queries: n, keys: m, .. } = self.sizes;
-        let mut sums = [0.0; 10];
-        for row in rows {
-            let WeightRow { statistics: of_row, underflowed, sum_error } = row;
-            let saturated = if of_row.max_weight > self.saturated_above { 1.0 } else { 0.0 };
-            let values = [
-                of_row.entropy,
-                of_row.participation,
-                of_row.max_weight,
-                // A row that is not a number must not pass for one that is not saturated.
-                if of_row.max_weight.is_nan() { f64::NAN } else { saturated },
-                of_row.jacobian_trace,
-                of_row.jacobian_frobenius,
-                of_row.logit_sum,
-                of_row.logit_square_sum,
-                *underflowed,
-                *sum_error,
-            ];
-            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-        }
         let (rows, count) = (n as f64, n as f64 * m as f64);
         let variance = (sums[7] - sums[6] * sums[6] / count) / (count - 1.0);
         let mut values: Vec<f64> = sums[..6].iter().map(|sum| sum / rows).collect();
@@ -153,6 +166,9 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
         values
     }
 }
+
+/// What is summed over the rows of one scale: entropy, Σp², the largest weight, whether it saturates, tr J, ‖J‖²_F, Σx, Σx² and what rounding did.
+type RowSums = [f64; 10];
 
 /// Columns of V beside n queries.
 fn output_columns(n: usize) -> usize {
@@ -227,7 +243,8 @@ impl<D: Draw, S: Softmax> Experiment for SoftmaxExperiment<D, S> {
         let Sizes { d_k, queries, keys } = self.sizes;
         let element = if self.precision == Precision::F64 { 8.0 } else { 4.0 };
         let (n, m, scales) = (queries as f64, keys as f64, self.scales.len() as f64);
-        let matrices = (n + 2.0 * m) * d_k as f64 + (scales + 1.0) * n.min(OUTPUT_ROWS as f64) * m;
-        matrices * element + scales * n * size_of::<WeightRow>() as f64
+        let at_once = (OUTPUT_WEIGHTS as f64).max(m).min(n.min(OUTPUT_ROWS as f64) * m);
+        let matrices = (n + 2.0 * m) * d_k as f64 + (scales + 1.0) * at_once;
+        matrices * element + scales * n.min(ROWS_AT_ONCE as f64) * size_of::<WeightRow>() as f64
     }
 }
