@@ -5,6 +5,8 @@
 //! attends once, after one warm-up; memory is reused from trial to trial. `benches/compare.py` runs it in turn
 //! with PyTorch.
 
+mod command_line;
+
 use std::time::Instant;
 
 use attn::attention::kernel::{
@@ -14,25 +16,14 @@ use attn::attention::kernel::{
 use attn::attention::{Mask, MaskRule};
 use attn::sampling::{Drawable, Entries, MatrixId, TrialStream, fill};
 
+use command_line::{Arguments, peak_mebibytes};
+
 /// Attends once; the seconds in all and by stage, and the mean magnitude of the output.
 type Attend<'a, T> = dyn FnMut(AttentionInputs<'_, T>) -> (Vec<f64>, f64) + 'a;
 
-struct Arguments(Vec<String>);
-
-impl Arguments {
-    fn option(&self, name: &str, default: &str) -> String {
-        let position = self.0.iter().position(|argument| argument == name);
-        position.and_then(|index| self.0.get(index + 1)).cloned().unwrap_or_else(|| default.to_string())
-    }
-
-    fn number(&self, name: &str, default: usize) -> usize {
-        self.option(name, &default.to_string()).parse().expect("a whole number")
-    }
-}
-
 fn main() {
-    let arguments = Arguments(std::env::args().collect());
-    match arguments.option("--dtype", "f32").as_str() {
+    let arguments = Arguments::of_process();
+    match arguments.option("--dtype").unwrap_or("f32") {
         "f32" => run::<f32>(&arguments),
         "f64" => run::<f64>(&arguments),
         _ => panic!("--dtype f32 or f64"),
@@ -40,27 +31,26 @@ fn main() {
 }
 
 fn run<T: Element + Drawable>(arguments: &Arguments) {
-    let n = arguments.number("--n", 1024);
-    let d_k = arguments.number("--dk", 64);
-    let shape =
-        AttentionShape { queries: n, keys: arguments.number("--m", n), d_k, d_v: arguments.number("--dv", d_k) };
-    let (trials, threads) = (arguments.number("--trials", 9), arguments.number("--threads", 2));
+    let n = arguments.value("--n", 1024);
+    let d_k = arguments.value("--dk", 64);
+    let shape = AttentionShape { queries: n, keys: arguments.value("--m", n), d_k, d_v: arguments.value("--dv", d_k) };
+    let (trials, threads) = (arguments.value("--trials", 9), arguments.value("--threads", 2));
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().expect("the pool is built once");
     let threads_used = if threads > 1 { Threads::Pool } else { Threads::Caller };
-    let rule = arguments.option("--mask", "");
+    let rule = arguments.option("--mask").unwrap_or_default();
     let mask: Option<Mask> = (!rule.is_empty()).then(|| {
         let rule: MaskRule = rule.parse().expect("a mask");
         rule.at(shape.queries, shape.keys).expect("a mask that fits")
     });
-    let set = match arguments.option("--instructions", "").as_str() {
+    let set = match arguments.option("--instructions").unwrap_or_default() {
         "avx512" => InstructionSet::Avx512,
         "avx2" => InstructionSet::Avx2,
         "portable" => InstructionSet::Portable,
         _ => InstructionSet::detect(),
     };
-    let method = arguments.option("--method", "streaming");
+    let method = arguments.option("--method").unwrap_or("streaming");
     let scale = 1.0 / (d_k as f64).sqrt();
-    let mut attend: Box<Attend<'_, T>> = match method.as_str() {
+    let mut attend: Box<Attend<'_, T>> = match method {
         "streaming" => {
             let mut workspace = StreamingWorkspace::new(set);
             let mut result = AttentionOutput::default();
@@ -116,7 +106,7 @@ fn run<T: Element + Drawable>(arguments: &Arguments) {
         env!("CARGO_PKG_VERSION"),
         shape.keys,
         shape.d_v,
-        arguments.option("--dtype", "f32"),
+        arguments.option("--dtype").unwrap_or("f32"),
         median(sampled) * 1e3,
         stages.collect::<Vec<_>>().join(", "),
         peak_mebibytes(),
@@ -130,12 +120,4 @@ fn mean_magnitude<T: Element>(output: &[T]) -> f64 {
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers[numbers.len() / 2]
-}
-
-/// Largest resident size of this process so far, in MiB; 0 where the system does not tell.
-fn peak_mebibytes() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kibibytes = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse::<f64>().ok());
-    kibibytes.unwrap_or(0.0) / 1024.0
 }

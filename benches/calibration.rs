@@ -9,6 +9,8 @@
 //! says. Where the row says that its test is conservative it may be less often; where the size is too small to judge
 //! at that level the row has no p-value and is undecided.
 
+mod command_line;
+
 use std::io::Write;
 
 use attn::attention::{Precision, Scale};
@@ -24,22 +26,20 @@ const LEVELS: [f64; 2] = [0.05, 0.01];
 /// Error of each exact binomial interval: of a thousand correct rates about one lies outside.
 const INTERVAL_ERROR: f64 = 1e-3;
 
+use command_line::Arguments;
+
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let option = |name: &str| {
-        let position = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(position + 1).cloned()
-    };
-    let seeds: u64 = option("--seeds").map_or(2000, |text| text.parse().expect("a whole number of seeds"));
-    let path = option("-o").expect("-o FILE, where the table goes");
-    let only = option("--cell");
+    let arguments = Arguments::of_process();
+    let seeds: u64 = arguments.value("--seeds", 2000);
+    let path = arguments.option("-o").expect("-o FILE, where the table goes");
+    let only = arguments.option("--cell");
     let mut table = csv::Writer::from_writer(Vec::new());
     let header = "entries,n_queries,n_keys,d_k,trials,statistic,test,asked_rate,seeds,judged,false_alarms,measured_rate,\
                   interval_low,interval_high,uniformity_p,outcome";
     table.write_record(header.split(',').map(str::trim)).expect("memory");
-    if option("--job").as_deref() == Some("spikiness") {
+    if arguments.option("--job") == Some("spikiness") {
         spikiness(&mut table, seeds);
-        return finish(table, &path);
+        return finish(table, path);
     }
     let laws = [Entries::Normal, Entries::Uniform, Entries::Rademacher, Entries::Laplace, Entries::StudentT(9.0)];
     for entries in laws {
@@ -48,7 +48,7 @@ fn main() {
                 for trials in [3, 50] {
                     let sizes = Sizes { d_k, queries, keys };
                     let name = format!("{entries},{queries},{keys},{d_k},{trials}");
-                    if only.as_ref().is_some_and(|only| *only != name) {
+                    if only.is_some_and(|only| only != name) {
                         continue;
                     }
                     cell(&mut table, entries, sizes, trials, seeds);
@@ -56,7 +56,7 @@ fn main() {
             }
         }
     }
-    finish(table, &path);
+    finish(table, path);
 }
 
 fn finish(table: csv::Writer<Vec<u8>>, path: &str) {

@@ -5,6 +5,8 @@
 //! The attention under test multiplies its logits by √(1 ± detect), so that their variance is off by exactly what the
 //! plan must see; at least the share 1 − miss of the seeds must reject it.
 
+mod command_line;
+
 use attn::attention::kernel::{Element, PackedKeys, PowerSums};
 use attn::attention::{Logits, Precision, Scale, ScaledDotProduct};
 use attn::experiment::calibration::outcome_of;
@@ -32,14 +34,12 @@ impl Logits for TooLarge {
     }
 }
 
+use command_line::Arguments;
+
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let option = |name: &str| {
-        let position = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(position + 1).cloned()
-    };
-    let seeds: u64 = option("--seeds").map_or(1000, |text| text.parse().expect("a whole number of seeds"));
-    let path = option("-o").expect("-o FILE, where the table goes");
+    let arguments = Arguments::of_process();
+    let seeds: u64 = arguments.value("--seeds", 1000);
+    let path = arguments.option("-o").expect("-o FILE, where the table goes");
     let mut table = csv::Writer::from_path(path).expect("the file can be written");
     let header =
         "d_k,n_queries,n_keys,false_alarm,miss,detect,fault,trials,seeds,rejected,rate,interval_low,interval_high";

@@ -5,6 +5,8 @@
 //! trial is its n·m·d multiply-adds at the peak and 2·n·d draws; for spikiness also two exponentials a logit. Medians over the rounds of
 //! time / floor.
 
+mod command_line;
+
 use std::fmt::Write as _;
 use std::time::Instant;
 
@@ -17,6 +19,8 @@ use attn::experiment::{Experiment, InputLaw, Sizes, engine};
 use attn::number::Real;
 use attn::sampling::{Drawable, Entries, MatrixId, TrialStream, fill};
 
+use command_line::Arguments;
+
 /// Tokens and width of a trial.
 const N: usize = 4096;
 const D: usize = 64;
@@ -24,17 +28,13 @@ const D: usize = 64;
 const CACHED: usize = 4096;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let option = |name: &str| {
-        let position = arguments.iter().position(|argument| argument == name);
-        position.and_then(|index| arguments.get(index + 1)).cloned()
-    };
-    let rounds = option("--rounds").map_or(9, |rounds| rounds.parse().expect("a whole number"));
+    let arguments = Arguments::of_process();
+    let rounds = arguments.value("--rounds", 9);
     let mut table = String::from("dtype,threads,quantity,unit,value,low,high\n");
     measure::<f32>("f32", rounds, &mut table);
     measure::<f64>("f64", rounds, &mut table);
     print!("{table}");
-    if let Some(path) = option("-o") {
+    if let Some(path) = arguments.option("-o") {
         std::fs::write(path, table).expect("the table can be written");
     }
 }
@@ -51,15 +51,14 @@ fn measure<T: Element + Drawable + Peak>(name: &str, rounds: usize, table: &mut 
     let mut columns: [Vec<f64>; 7] = Default::default();
     for _ in 0..rounds {
         let peak = on_all_threads(threads, || T::multiply_adds_per_second(InstructionSet::detect()));
-        let mut numbers = vec![T::ZERO; CACHED];
         let draws = on_all_threads(threads, || {
             let mut numbers = vec![T::ZERO; CACHED];
             rate(CACHED, || fill(Entries::Normal, &TrialStream::new(1, 2, 3), MatrixId::QUERIES, 0, 1, &mut numbers))
         });
-        numbers.fill(T::from_f64(-1.5));
         let powers = on_all_threads(threads, || {
-            let mut numbers = numbers.clone();
-            // Again and again of what they give: from the second time on e^x of 0 < x ≤ 1 takes the same instructions.
+            let mut numbers = vec![T::ZERO; CACHED];
+            // Again and again of what they give, which soon leaves the range of the function: it has no branches, and takes the
+            // same instructions.
             rate(CACHED, || exponentials(InstructionSet::detect(), &mut numbers))
         });
         let logits = (N * N) as f64;

@@ -5,6 +5,8 @@
 //! and K and measures everything the subcommand measures, raw and scaled. `benches/compare.py` runs it in turn with
 //! NumPy and PyTorch.
 
+mod command_line;
+
 use std::time::Instant;
 
 use attn::attention::{Precision, Scale};
@@ -15,25 +17,21 @@ use attn::experiment::variance::second_moments::{SecondMomentExperiment, Streame
 use attn::experiment::{Experiment, InputLaw, Sizes, engine};
 use attn::sampling::Entries;
 
+use command_line::{Arguments, peak_mebibytes};
+
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let option = |name: &str, default: &str| -> String {
-        let position = arguments.iter().position(|argument| argument == name);
-        position.and_then(|index| arguments.get(index + 1)).cloned().unwrap_or_else(|| default.to_string())
-    };
-    let number = |name: &str, default: &str| -> usize { option(name, default).parse().expect("a whole number") };
-    let (n, d_k) = (number("--n", "1024"), number("--dk", "64"));
-    let (trials, threads) = (number("--trials", "5"), number("--threads", "2"));
-    let dtype = option("--dtype", "f32");
-    let precision: Precision = dtype.parse().expect("f64, f32, bf16 or f16");
+    let arguments = Arguments::of_process();
+    let (n, d_k) = (arguments.value("--n", 1024), arguments.value("--dk", 64));
+    let (trials, threads) = (arguments.value("--trials", 5), arguments.value("--threads", 2));
+    let precision: Precision = arguments.value("--dtype", Precision::F32);
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().expect("the pool is built once");
 
     let sizes = Sizes { d_k, queries: n, keys: n };
     let scales = [Scale::None, Scale::InverseSqrtWidth];
     let law = InputLaw::standard(Entries::Normal);
-    let job = option("--job", "variance");
+    let job = arguments.option("--job").unwrap_or("variance");
     // The first number is held against theory by whoever reads the line: the timed run was a correct one.
-    let (milliseconds, statistic) = match job.as_str() {
+    let (milliseconds, statistic) = match job {
         "variance" => {
             time(&VarianceExperiment::new(sizes, law, &scales, precision), trials, threads, "logit_variance:none")
         }
@@ -49,7 +47,7 @@ fn main() {
     };
     println!(
         "{{\"peer\": \"attn\", \"job\": \"{job}\", \"method\": \"fused\", \"version\": \"{}\", \"n\": {n}, \"m\": {n}, \
-         \"dk\": {d_k}, \"dtype\": \"{dtype}\", \"threads\": {threads}, \"trials\": {trials}, \
+         \"dk\": {d_k}, \"dtype\": \"{precision}\", \"threads\": {threads}, \"trials\": {trials}, \
          \"median_ms\": {{\"total\": {milliseconds:.4}}}, \"peak_mib\": {:.1}, \"statistic\": {statistic}}}",
         env!("CARGO_PKG_VERSION"),
         peak_mebibytes(),
@@ -67,12 +65,4 @@ fn time<E: Experiment>(experiment: &E, trials: usize, threads: usize, measure: &
     let milliseconds = started.elapsed().as_secs_f64() * 1e3 / trials as f64;
     let column = experiment.measures().iter().position(|name| name == measure).expect("a measure");
     (milliseconds, columns.mean(column).unwrap_or(f64::NAN))
-}
-
-/// Largest resident size of this process so far, in MiB; 0 where the system does not tell.
-fn peak_mebibytes() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kibibytes = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse::<f64>().ok());
-    kibibytes.unwrap_or(0.0) / 1024.0
 }

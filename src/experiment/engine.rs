@@ -61,8 +61,12 @@ const OPERATIONS_PER_ROUND: f64 = 5e9;
 /// Whole trials keep all threads busy to the end: drawing, packing and folding then wait for nobody. Only what is both long and large is
 /// spread, so that memory does not grow with the threads.
 pub fn side_by_side<E: Experiment>(experiment: &E, threads: usize) -> usize {
-    let is_spread = experiment.operations() >= LARGE_TRIAL && experiment.bytes() > MODEST_TRIAL;
-    if is_spread { 1 } else { threads }
+    if is_long(experiment) && experiment.bytes() > MODEST_TRIAL { 1 } else { threads }
+}
+
+/// Whether one trial is worth all threads.
+fn is_long<E: Experiment>(experiment: &E) -> bool {
+    experiment.operations() >= LARGE_TRIAL
 }
 
 /// Runs `trials` of `experiment` and folds them in trial order, so that neither threads nor rounds change a bit.
@@ -102,7 +106,7 @@ pub fn draw<E: Experiment>(
     let workspaces = Mutex::new(Vec::new());
     let threads = rayon::current_num_threads();
     let side_by_side = side_by_side(experiment, threads) as u64;
-    let is_long = experiment.operations() >= LARGE_TRIAL;
+    let is_long = is_long(experiment);
     let round = ((OPERATIONS_PER_ROUND / experiment.operations()) as u64).clamp(1, LONGEST_ROUND);
     let round = round.next_multiple_of(side_by_side);
     let point = experiment.point();
@@ -123,10 +127,12 @@ pub fn draw<E: Experiment>(
         if is_long && !left_over {
             end -= (end - start) % side_by_side;
         }
-        let values: Vec<Vec<f64>> = if threads > 1 && (side_by_side == 1 || left_over) {
-            (start..end).map(|trial| one(trial, Inside::Parallel)).collect()
-        } else {
-            (start..end).into_par_iter().map(|trial| one(trial, Inside::Sequential)).collect()
+        let is_spread = threads > 1 && (side_by_side == 1 || left_over);
+        let inside = if is_spread { Inside::Parallel } else { Inside::Sequential };
+        let values: Vec<Vec<f64>> = match side_by_side {
+            1 => (start..end).map(|trial| one(trial, inside)).collect(),
+            // Those left over too: not every experiment spreads its trials.
+            _ => (start..end).into_par_iter().map(|trial| one(trial, inside)).collect(),
         };
         for (trial, values) in (start..end).zip(&values) {
             each(trial, values)?;

@@ -7,7 +7,7 @@ use crate::number::Real;
 
 use rand_distr::{Distribution, StudentT};
 
-use super::bulk::{self, InstructionSet, Place};
+use super::bulk::{self, GroupLaw, InstructionSet, Place};
 use super::laws::{LaplaceLaw, RademacherLaw, UniformLaw, WordLaw};
 use super::normal::NormalLaw;
 use super::stream::{MatrixId, TrialStream};
@@ -140,7 +140,7 @@ pub fn fill<T: Drawable>(
 ///
 /// Its bit b is the sign of [`Entries::Rademacher`]'s element 2048 g + 512 w + 16 b + l, set for −1.
 pub fn sign_words(stream: &TrialStream, matrix: MatrixId, first_group: usize, words: &mut [u32]) {
-    let place = Place { stream: *stream, matrix, first: first_group * 64 };
+    let place = Place { stream: *stream, matrix, first: first_group * WordLaw::ELEMENTS };
     bulk::fill::<u32, WordLaw>(InstructionSet::best(), place, words);
 }
 

@@ -70,7 +70,7 @@ fn recorded() -> Vec<(String, f64)> {
 #[test]
 fn every_f32_argument_is_right_to_the_recorded_error() {
     let step = if cfg!(debug_assertions) { 997 } else { 1 };
-    let sets: Vec<InstructionSet> = InstructionSet::ALL.into_iter().filter(|set| set.is_available()).collect();
+    let sets: Vec<InstructionSet> = InstructionSet::available().collect();
     let pieces: Vec<u32> = ((-0.0_f32).to_bits()..=LEAST.to_bits()).step_by(PIECE as usize).collect();
     let worst: Vec<Vec<f64>> = pieces.par_iter().map(|&first| worst_of_piece(&sets, first, step)).collect();
     let arguments = LEAST.to_bits() - (-0.0_f32).to_bits() + 1;
@@ -97,7 +97,7 @@ fn every_f32_argument_is_right_to_the_recorded_error() {
 #[test]
 fn below_the_least_argument_and_for_nan_every_result_is_0() {
     let step = if cfg!(debug_assertions) { 997 } else { 1 };
-    let sets: Vec<InstructionSet> = InstructionSet::ALL.into_iter().filter(|set| set.is_available()).collect();
+    let sets: Vec<InstructionSet> = InstructionSet::available().collect();
     // Through every lower number to −∞ and the NaNs with a sign.
     let pieces: Vec<u32> = (LEAST.to_bits() + 1..=u32::MAX).step_by(PIECE as usize).collect();
     let is_zero = |&first: &u32| {

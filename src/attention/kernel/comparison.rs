@@ -3,9 +3,11 @@
 //!
 //! Each loop is plain safe Rust, compiled once for every instruction set. Sums run over eight lanes that are added in
 //! order, and nothing is fused, so that all sets give the same bits but for the exponential ([`weigh`]).
+//! Rows that belong together must be equally long: a loop over several of them panics otherwise.
 
 use super::InstructionSet;
 use super::attention_loops::AttentionLoops;
+use super::compiled::compiled_for_each_set;
 use super::operands::assert_available;
 
 /// Partial sums of a row.
@@ -56,38 +58,6 @@ pub struct RowOfWeights {
     pub is_finite: bool,
 }
 
-/// Compiles `$plain` for each instruction set behind one function that takes the set first.
-macro_rules! by_set {
-    ($(#[$doc:meta])* $name:ident = $plain:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
-        $(#[$doc])*
-        ///
-        /// # Panics
-        /// If this machine lacks the instruction set, or if rows are not equally long.
-        pub fn $name(set: InstructionSet, $($argument: $type),*) $(-> $result)? {
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512dq")]
-            fn avx512($($argument: $type),*) $(-> $result)? {
-                $plain($($argument),*)
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma")]
-            fn avx2($($argument: $type),*) $(-> $result)? {
-                $plain($($argument),*)
-            }
-            assert_available(set);
-            match set {
-                // SAFETY: the machine has the instructions.
-                #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx512 => unsafe { avx512($($argument),*) },
-                // SAFETY: as above.
-                #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx2 => unsafe { avx2($($argument),*) },
-                _ => $plain($($argument),*),
-            }
-        }
-    };
-}
-
 /// The largest logit (−∞ for none) and whether any is NaN.
 ///
 /// # Panics
@@ -116,38 +86,38 @@ pub fn scale(set: InstructionSet, numbers: &mut [f64], factor: f64) {
     f64::multiply(set, numbers, factor);
 }
 
-by_set! {
+compiled_for_each_set! {
     /// out = factor · numbers.
     multiplied = multiplied_plainly(factor: f64, numbers: &[f64], out: &mut [f64])
 }
 
-by_set! {
+compiled_for_each_set! {
     /// Writes |l|·`per_logit` + `per_norm`·‖k‖ for each logit l and its key's norm (an infinite l, or NaN, counts as 0); returns
     /// Σ weight · that.
     noise = noise_plainly(logits: &[f64], norms: &[f64], weights: &[f64], factors: (f64, f64), out: &mut [f64]) -> f64
 }
 
-by_set! {
+compiled_for_each_set! {
     /// Replaces each x by |weight|·(e^(x + shared) − 1 + rounding) + floor.
     bounds = bounds_plainly(weights: &[f64], shared: f64, rounding: f64, floor: f64, x: &mut [f64])
 }
 
-by_set! {
+compiled_for_each_set! {
     /// Holds observed numbers against predicted ones, each under its own bound.
     misfit = misfit_plainly(observed: &[f64], predicted: &[f64], bounds: &[f64]) -> RowMisfit
 }
 
-by_set! {
+compiled_for_each_set! {
     /// Sum, entropy and largest of weights.
     weights = weights_plainly(weights: &[f64]) -> RowOfWeights
 }
 
-by_set! {
+compiled_for_each_set! {
     /// Σ x.
     sum = sum_plainly(numbers: &[f64]) -> f64
 }
 
-by_set! {
+compiled_for_each_set! {
     /// The mean, and Σ (x − mean)².
     moments = moments_plainly(numbers: &[f64]) -> (f64, f64)
 }

@@ -3,10 +3,6 @@ use super::*;
 /// 1 to 2 is the bulk of a row of weights; the sizes leave every remainder of the lanes.
 const SIZES: [usize; 6] = [1, 7, 8, 13, 31, 1031];
 
-fn available() -> impl Iterator<Item = InstructionSet> {
-    InstructionSet::ALL.into_iter().filter(|set| set.is_available())
-}
-
 /// Weyl's sequence: equidistributed in [0, 1).
 fn spread(count: usize, start: f64) -> Vec<f64> {
     (0..count).map(|index| (start + index as f64 * 0.618_033_988_749_894_9).fract()).collect()
@@ -14,7 +10,7 @@ fn spread(count: usize, start: f64) -> Vec<f64> {
 
 #[test]
 fn bounds_are_those_of_the_library_function() {
-    for set in available() {
+    for set in InstructionSet::available() {
         for shared in [0.0, 1e-300, 1e-9, 0.01, 0.24, 0.26, 1.0, 30.0, 700.0, 2000.0, f64::INFINITY, -0.5] {
             for size in SIZES {
                 let weights = spread(size, 0.1);
@@ -37,7 +33,7 @@ fn bounds_are_those_of_the_library_function() {
 
 #[test]
 fn small_bounds_keep_all_their_digits() {
-    for set in available() {
+    for set in InstructionSet::available() {
         let noise = [1e-300, 1e-17, 1e-9, 0.003, 0.2, 0.25];
         let mut found = noise.to_vec();
         bounds(set, &[1.0; 6], 0.0, 0.0, 0.0, &mut found);
@@ -49,7 +45,7 @@ fn small_bounds_keep_all_their_digits() {
 
 #[test]
 fn entropies_and_sums_are_those_of_the_definition() {
-    for set in available() {
+    for set in InstructionSet::available() {
         for size in SIZES {
             // From 1 down to 2⁻¹⁰⁰⁰, with zeros between.
             let mut row: Vec<f64> = spread(size, 0.7).iter().map(|x| 2f64.powf(-1000.0 * x * x * x)).collect();
@@ -78,7 +74,7 @@ fn entropies_and_sums_are_those_of_the_definition() {
 
 #[test]
 fn misfits_are_those_of_a_plain_loop() {
-    for set in available() {
+    for set in InstructionSet::available() {
         for size in SIZES {
             let (observed, mut predicted, mut bounds) = (spread(size, 0.2), spread(size, 0.25), spread(size, 0.4));
             predicted[size / 3] = f64::NAN;
@@ -113,7 +109,7 @@ fn misfits_are_those_of_a_plain_loop() {
 
 #[test]
 fn noise_counts_what_is_left_out_as_0() {
-    for set in available() {
+    for set in InstructionSet::available() {
         let (logits, norms) = ([3.0, f64::NEG_INFINITY, -2.0, f64::NAN], [1.0, 2.0, 4.0, 8.0]);
         let mut found = [0.0; 4];
         let shared = noise(set, &logits, &norms, &[0.5, 0.0, 0.25, 0.25], (0.5, 0.125), &mut found);
@@ -124,7 +120,7 @@ fn noise_counts_what_is_left_out_as_0() {
 
 #[test]
 fn moments_of_a_progression_are_exact() {
-    for set in available() {
+    for set in InstructionSet::available() {
         for size in SIZES {
             let numbers: Vec<f64> = (0..size).map(|index| 1e6 + index as f64).collect();
             let n = size as f64;
@@ -149,5 +145,5 @@ fn every_instruction_set_gives_the_same_bits() {
         (misfit(set, &observed, &predicted, &own), weights(set, &observed), moments(set, &scaled), own)
     };
     let plain = all(InstructionSet::Portable);
-    assert!(available().all(|set| all(set) == plain));
+    assert!(InstructionSet::available().all(|set| all(set) == plain));
 }

@@ -94,10 +94,6 @@ mod tests {
         numbers
     }
 
-    fn available() -> impl Iterator<Item = InstructionSet> {
-        InstructionSet::ALL.into_iter().filter(|set| set.is_available())
-    }
-
     /// Largest error in units in the last place of the exact value: 2^(exponent − digits), since all are normal.
     fn worst_error<T: Element>(set: InstructionSet, numbers: Vec<T>, digits: i32) -> f64 {
         let found = exponentials(set, numbers.clone());
@@ -122,7 +118,7 @@ mod tests {
     fn exponentials_in_f32_are_right_to_a_unit_in_the_last_place() {
         let last = <f32 as Exponential>::LEAST.to_bits();
         let numbers: Vec<f32> = ((-0.0_f32).to_bits()..=last).step_by(997).map(f32::from_bits).collect();
-        for set in available() {
+        for set in InstructionSet::available() {
             let worst = worst_error(set, numbers.clone(), 23);
             assert!(worst <= bound_f32(set), "{set}: {worst}");
         }
@@ -133,7 +129,7 @@ mod tests {
         let grid = |low: f64, count: u32| (0..=count).map(move |k| low * f64::from(k) / f64::from(count));
         let tiny = (0..1074).map(|k| -(2_f64.powi(-k)));
         let numbers: Vec<f64> = grid(-708.3, 300_007).chain(grid(-1.0, 300_007)).chain(tiny).collect();
-        for set in available() {
+        for set in InstructionSet::available() {
             let worst = worst_error(set, numbers.clone(), 52);
             // Half a unit and a little are the platform's.
             assert!(worst <= bound_f32(set) + 0.51, "{set}: {worst}");
@@ -143,7 +139,7 @@ mod tests {
     #[test]
     fn exponentials_are_exact_at_0_and_0_from_where_they_would_be_subnormal() {
         fn check<T: Element>(least: T, below: &[T]) {
-            for set in available() {
+            for set in InstructionSet::available() {
                 let one = T::from_f64(1.0);
                 assert_eq!(exponentials(set, vec![T::ZERO, T::from_f64(-0.0)]), [one; 2], "{set}");
                 assert!(exponentials(set, vec![least])[0] > T::ZERO, "{set}");

@@ -8,6 +8,7 @@
 //! (one more where multiply-adds are not fused), and by what f64 adds; with entries of both signs by about the root of that. Column
 //! sums are f64 throughout. Neither is changed by the instruction set but for the products' rounding, where AVX2 and AVX-512 agree.
 
+use super::compiled::compiled_for_each_set;
 use super::operands::assert_available;
 #[cfg(target_arch = "x86_64")]
 use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64, Register};
@@ -163,23 +164,16 @@ impl<T> Block<'_, T> {
 pub trait GramLoops: Real {
     /// Adds column sums and products of a block.
     fn add_block(set: InstructionSet, block: Block<'_, Self>, sums: &mut [f64], products: &mut [f64]);
-
-    /// Σ x·y over pairs of entries less the center, in f64.
-    fn cross_sum(set: InstructionSet, x: &[Self], y: &[Self], center: f64) -> f64;
 }
 
-/// Σ x·y over the pairs of entries of two matrices, each less a center, in f64: the same bits on every instruction set.
-///
-/// # Panics
-/// If the matrices are not equally long, or if this machine lacks the instruction set.
-pub fn cross_sum<T: Element>(set: InstructionSet, x: &[T], y: &[T], center: f64) -> f64 {
-    assert_available(set);
-    assert_eq!(x.len(), y.len(), "pairs of two matrices");
-    T::cross_sum(set, x, y, center)
+compiled_for_each_set! {
+    /// Σ x·y over the pairs of entries of two matrices of one length, each less a center, in f64: the same bits on every instruction set.
+    cross_sum<T: Element> = add_pairs(x: &[T], y: &[T], center: f64) -> f64
 }
 
 #[inline(always)]
 fn add_pairs<T: Real>(x: &[T], y: &[T], center: f64) -> f64 {
+    assert_eq!(x.len(), y.len(), "pairs of two matrices");
     let product = |x: T, y: T| (x.to_f64() - center) * (y.to_f64() - center);
     let mut lanes = [0.0; LANES];
     let (whole_x, rest_x) = x.as_chunks::<LANES>();
@@ -308,11 +302,6 @@ macro_rules! simd_block {
                     }
                 });
             }
-
-            #[target_feature(enable = $features)]
-            pub fn cross_sum(x: &[$element], y: &[$element], center: f64) -> f64 {
-                add_pairs(x, y, center)
-            }
         }
     };
 }
@@ -353,18 +342,6 @@ macro_rules! gram_loops {
                     _ => add_block_of_arrays::<Self, $portable_width>(block, sums, products),
                 }
             }
-
-            fn cross_sum(set: InstructionSet, x: &[Self], y: &[Self], center: f64) -> f64 {
-                match set {
-                    // SAFETY: the function of the same name has made sure that the machine has the instructions.
-                    #[cfg(target_arch = "x86_64")]
-                    InstructionSet::Avx512 => unsafe { $avx512::cross_sum(x, y, center) },
-                    // SAFETY: as above.
-                    #[cfg(target_arch = "x86_64")]
-                    InstructionSet::Avx2 => unsafe { $avx2::cross_sum(x, y, center) },
-                    _ => add_pairs(x, y, center),
-                }
-            }
         }
     };
 }
@@ -376,10 +353,6 @@ gram_loops!(f64, avx512_f64, avx2_f64, 4);
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn available() -> impl Iterator<Item = InstructionSet> {
-        InstructionSet::ALL.into_iter().filter(|set| set.is_available())
-    }
 
     /// Entries without pattern, from integers, so that they are the same everywhere; exact in f32.
     fn entries<T: Element>(count: usize, offset: f64) -> Vec<T> {
@@ -407,7 +380,7 @@ mod tests {
     fn check<T: Element>(rows: usize, width: usize, center: f64, unit_roundoff: f64) {
         let source: Vec<T> = entries(rows * width, center);
         let [sums, products, sizes] = definition(&source, width, center);
-        for set in available() {
+        for set in InstructionSet::available() {
             let mut found = GramSums::new::<T>(width, center);
             found.add_rows(set, &source, &mut Vec::new());
             assert_eq!(found.rows(), rows as u64);
@@ -461,7 +434,7 @@ mod tests {
                 sums
             };
             let plain = of(InstructionSet::Portable);
-            for set in available() {
+            for set in InstructionSet::available() {
                 let found = of(set);
                 prop_assert_eq!(found.sums(), plain.sums());
                 for i in 0..width {
@@ -494,7 +467,7 @@ mod tests {
         for (bad, is_seen) in [(f32::NAN, f64::is_nan as fn(f64) -> bool), (f32::INFINITY, |x| !x.is_finite())] {
             let mut source: Vec<f32> = entries(131 * 7, 0.0);
             source[130 * 7 + 3] = bad;
-            for set in available() {
+            for set in InstructionSet::available() {
                 let mut found = GramSums::new::<f32>(7, 0.0);
                 found.add_rows(set, &source, &mut Vec::new());
                 assert!(is_seen(found.sums()[3]) && is_seen(found.products_from(3)[0]), "{set}");
@@ -529,7 +502,7 @@ mod tests {
         let x: Vec<f32> = (0..19).map(|k| k as f32).collect();
         let y: Vec<f32> = (0..19).map(|k| (k * k - 60) as f32).collect();
         let long: Vec<f64> = (0..131).map(f64::from).collect();
-        for set in available() {
+        for set in InstructionSet::available() {
             assert_eq!(cross_sum(set, &x, &y, 0.5), 18_415.75);
             assert_eq!(cross_sum(set, &long, &long, 0.5), 732_322.75);
         }

@@ -32,6 +32,7 @@
 
 mod attention_loops;
 pub mod comparison;
+mod compiled;
 mod dispatch;
 mod exponential;
 pub mod gram;
@@ -93,13 +94,17 @@ impl InstructionSet {
     /// Every instruction set, fastest first.
     pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
 
+    /// Those that this machine has, fastest first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|set| set.is_available())
+    }
+
     /// The fastest instruction set of this machine, or the portable one while it is pinned ([`Self::pin_portable`]). The standard library caches the question.
     pub fn detect() -> Self {
         if PORTABLE_IS_PINNED.load(Ordering::Relaxed) {
             return Self::Portable;
         }
-        let mut fastest_first = Self::ALL.into_iter();
-        fastest_first.find(|set| set.is_available()).unwrap_or(Self::Portable)
+        Self::available().next().unwrap_or(Self::Portable)
     }
 
     /// Makes [`Self::detect`] answer [`Self::Portable`] in this process from now on, or no longer: for whole runs whose numbers must be the same on

@@ -3,41 +3,19 @@
 //! Plain additions and multiplications in f64, in an order that no register changes: the same bits everywhere.
 
 use super::InstructionSet;
+use super::compiled::compiled_for_each_set;
+use super::operands::assert_available;
 use crate::number::Real;
 
 /// Independent partial sums: the additions do not wait for each other. Part of the result, not of the machine.
 const LANES: usize = 8;
 
-/// Σ x, Σ x², Σ y, Σ y², Σ x·y over the pairs, each number taken about `center`; numbers without a partner are left out.
-///
-/// # Panics
-/// If this machine lacks the instruction set.
-pub fn pair_sums<T: Real>(set: InstructionSet, x: &[T], y: &[T], center: f64) -> [f64; 5] {
-    super::operands::assert_available(set);
-    match set {
-        // SAFETY: the machine has the instructions.
-        #[cfg(target_arch = "x86_64")]
-        InstructionSet::Avx512 => unsafe { in_avx512(x, y, center) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        InstructionSet::Avx2 => unsafe { in_avx2(x, y, center) },
-        _ => sums(x, y, center),
-    }
+compiled_for_each_set! {
+    /// Σ x, Σ x², Σ y, Σ y², Σ x·y over the pairs, each number taken about `center`; numbers without a partner are left out.
+    pair_sums<T: Real> = sums(x: &[T], y: &[T], center: f64) -> [f64; 5]
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn in_avx512<T: Real>(x: &[T], y: &[T], center: f64) -> [f64; 5] {
-    sums(x, y, center)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn in_avx2<T: Real>(x: &[T], y: &[T], center: f64) -> [f64; 5] {
-    sums(x, y, center)
-}
-
-/// The one loop behind all instruction sets: whole registers, then what is left.
+/// Whole registers, then what is left.
 #[inline(always)]
 fn sums<T: Real>(x: &[T], y: &[T], center: f64) -> [f64; 5] {
     let mut totals = [[0.0; LANES]; 5];
@@ -116,7 +94,7 @@ mod tests {
                 // A thousand terms of at most 12.25.
                 assert!((found - expected).abs() < 1e-10, "{length}: {found} {expected}");
             }
-            for set in InstructionSet::ALL.into_iter().filter(|set| set.is_available()) {
+            for set in InstructionSet::available() {
                 let found = pair_sums(set, &x, &y, 2.5);
                 assert_eq!(found.map(f64::to_bits), expected.map(f64::to_bits), "{set}, {length}");
             }

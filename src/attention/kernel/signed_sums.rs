@@ -54,7 +54,6 @@ pub fn add_signed_sums<T: SignedSums>(
         return;
     }
     let mut sums = vec![T::ZERO; ROWS * MOST_COLUMNS];
-    let mut scratch = Vec::new();
     for (weights, out) in weights.chunks(ROWS * keys).zip(out.chunks_mut(ROWS * columns)) {
         for (piece, signs) in signs.chunks(GROUPS * GROUP_WORDS).enumerate() {
             let groups = signs.len() / GROUP_WORDS;
@@ -65,7 +64,7 @@ pub fn add_signed_sums<T: SignedSums>(
                     quads[row][..weights.len()].copy_from_slice(weights);
                 }
             }
-            T::tile_sums(set, &quads[..groups], signs, columns.div_ceil(BLOCK), &mut scratch, &mut sums);
+            T::tile_sums(set, &quads[..groups], signs, columns.div_ceil(BLOCK), &mut sums);
             for (out, sums) in out.chunks_exact_mut(columns).zip(sums.chunks_exact(MOST_COLUMNS)) {
                 out.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum.to_f64());
             }
@@ -82,14 +81,7 @@ pub trait SignedSums: Real + Add<Output = Self> + Mul<Output = Self> {
     fn sign(bits: u32) -> Self;
 
     /// Writes the sums over all groups of a tile to the first `blocks` blocks of columns of each row of `sums`.
-    fn tile_sums(
-        set: InstructionSet,
-        quads: &[Quads<Self>],
-        signs: &[u32],
-        blocks: usize,
-        scratch: &mut Vec<Self>,
-        sums: &mut [Self],
-    );
+    fn tile_sums(set: InstructionSet, quads: &[Quads<Self>], signs: &[u32], blocks: usize, sums: &mut [Self]);
 }
 
 /// Term by term: the twin of the lookups.
@@ -154,21 +146,16 @@ mod lookup {
         ) => {
             /// [`SignedSums::tile_sums`].
             #[target_feature(enable = "avx512f,avx512dq")]
-            pub fn $element(
-                quads: &[Quads<$element>],
-                signs: &[u32],
-                blocks: usize,
-                scratch: &mut Vec<$element>,
-                sums: &mut [$element],
-            ) {
+            pub fn $element(quads: &[Quads<$element>], signs: &[u32], blocks: usize, sums: &mut [$element]) {
                 const LANES: usize = 16 / $registers;
                 let groups = quads.len();
                 assert!(signs.len() == groups * GROUP_WORDS && blocks * BLOCK <= MOST_COLUMNS);
                 assert!(sums.len() >= ROWS * MOST_COLUMNS);
-                scratch.resize(GROUPS.max(groups) * ROWS * 16, 0.0);
-                let tables = scratch.as_mut_ptr();
+                assert!(groups <= GROUPS);
+                let mut tables = [0.0; GROUPS * ROWS * 16];
+                let tables = tables.as_mut_ptr();
                 let patterns = [pattern::<$element>(0), pattern(1), pattern(2), pattern(3)];
-                // SAFETY: there are sixteen numbers of scratch for each row and group, sixteen of each pattern.
+                // SAFETY: there are tables of sixteen numbers for each row and group, and as many of each pattern.
                 unsafe {
                     for (index, quad) in quads.as_flattened().iter().enumerate() {
                         for register in 0..$registers {
@@ -245,19 +232,11 @@ macro_rules! signed_sums {
                 Self::from_bits(Self::to_bits(1.0) | $bits::from(bits & 1) << $top)
             }
 
-            #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, reason = "tables are for lookups"))]
-            fn tile_sums(
-                set: InstructionSet,
-                quads: &[Quads<Self>],
-                signs: &[u32],
-                blocks: usize,
-                scratch: &mut Vec<Self>,
-                sums: &mut [Self],
-            ) {
+            fn tile_sums(set: InstructionSet, quads: &[Quads<Self>], signs: &[u32], blocks: usize, sums: &mut [Self]) {
                 match set {
                     // SAFETY: `assert_available` has made sure that the machine has the instructions.
                     #[cfg(target_arch = "x86_64")]
-                    InstructionSet::Avx512 => unsafe { lookup::$element(quads, signs, blocks, scratch, sums) },
+                    InstructionSet::Avx512 => unsafe { lookup::$element(quads, signs, blocks, sums) },
                     // SAFETY: as above.
                     #[cfg(target_arch = "x86_64")]
                     InstructionSet::Avx2 => unsafe { term_by_term_avx2(quads, signs, blocks, sums) },
@@ -325,7 +304,7 @@ mod tests {
             }
             let single = check::<f32>(InstructionSet::Portable, rows, keys, columns);
             let double = check::<f64>(InstructionSet::Portable, rows, keys, columns);
-            for set in InstructionSet::ALL.into_iter().filter(|set| set.is_available()) {
+            for set in InstructionSet::available() {
                 assert_eq!(check::<f32>(set, rows, keys, columns), single, "{set}");
                 assert_eq!(check::<f64>(set, rows, keys, columns), double, "{set}");
             }
@@ -335,7 +314,7 @@ mod tests {
     #[test]
     fn a_weight_that_is_no_number_shows_in_its_row_alone() {
         let signs = vec![0; 64];
-        for set in InstructionSet::ALL.into_iter().filter(|set| set.is_available()) {
+        for set in InstructionSet::available() {
             let mut out = vec![0.0; 2 * 3];
             add_signed_sums(set, &[1.0f32, f32::NAN, 1.0, 2.0], 2, &signs, 3, &mut out);
             assert!(out[..3].iter().all(|x| x.is_nan()), "{set}: {out:?}");

@@ -6,10 +6,6 @@ use crate::attention::reference;
 use nalgebra::DMatrix;
 use proptest::prelude::*;
 
-fn available() -> impl Iterator<Item = InstructionSet> {
-    InstructionSet::ALL.into_iter().filter(|set| set.is_available())
-}
-
 /// About normal numbers of unit variance (sums of twelve uniform ones) with full mantissas, spread by a hash.
 fn normals<T: Element>(count: usize, seed: u64) -> Vec<T> {
     let mut state = seed;
@@ -149,7 +145,7 @@ fn statistics_follow_their_definitions_at_every_hostile_size() {
         (3, &[5003]),
     ] {
         for &columns in columns {
-            for set in available() {
+            for set in InstructionSet::available() {
                 let depth = 3;
                 let (q, k) = (normals::<f32>(rows * depth, 1), normals::<f32>(columns * depth, 2));
                 check(set, &q, &k, depth, &FACTORS);
@@ -168,7 +164,7 @@ proptest! {
         rows in 1_usize..40, columns in 1_usize..2500, depth in 1_usize..90, seed in 0_u64..1000, factor in -2.0_f64..2.0,
     ) {
         let factors = [factor, factor / 8.0, 1.0];
-        for set in available() {
+        for set in InstructionSet::available() {
             let (q, k) = (normals::<f32>(rows * depth, seed), normals::<f32>(columns * depth, seed + 1000));
             check(set, &q, &k, depth, &factors);
             let (q, k) = (normals::<f64>(rows * depth, seed), normals::<f64>(columns * depth, seed + 1000));
@@ -181,7 +177,7 @@ proptest! {
 fn the_jacobian_norm_of_raw_logits_in_f32_is_right_in_the_worst_row() {
     let (rows, m, depth) = (509, 2053, 64);
     let (q, k) = (normals::<f32>(rows * depth, 5), normals::<f32>(m * depth, 6));
-    for set in available() {
+    for set in InstructionSet::available() {
         for factors in [&[1.0][..], &[0.125, 1.0]] {
             let worst = check(set, &q, &k, depth, factors);
             println!("{set}, {factors:?}: worst relative error of the Jacobian norm {worst:e}");
@@ -225,7 +221,7 @@ fn the_definitions_of_the_tests_are_those_of_the_reference() {
 
 #[test]
 fn one_key_is_one_hot() {
-    for set in available() {
+    for set in InstructionSet::available() {
         for row in of_logits::<f32>(set, &[-7.0], &[1.0, 0.125, -1.0, 0.0]) {
             assert_eq!((row.entropy, row.participation, row.sum_p_cubed), (0.0, 1.0, 1.0), "{set}");
             assert_eq!((row.max_weight, row.jacobian_trace, row.jacobian_frobenius), (1.0, 0.0, 0.0), "{set}");
@@ -250,7 +246,7 @@ fn assert_uniform(found: &RowStatistics, m: f64) {
 
 #[test]
 fn equal_logits_and_a_factor_of_0_give_equal_weights_to_the_last_digits_of_f64() {
-    for set in available() {
+    for set in InstructionSet::available() {
         for m in [2, 3, 17, 1023, 1025, 5003] {
             for row in of_logits::<f32>(set, &vec![-3.25; m], &FACTORS) {
                 assert_uniform(&row, m as f64);
@@ -267,7 +263,7 @@ fn equal_logits_and_a_factor_of_0_give_equal_weights_to_the_last_digits_of_f64()
 fn exactly_one_of_several_largest_logits_is_left_out() {
     // Three of 7 and the rest at 7 − ln 2 are 3 + (m − 3)/2 units of weight, wherever the three stand: within a
     // register, in one block, in different blocks.
-    for set in available() {
+    for set in InstructionSet::available() {
         for (m, places) in
             [(3, [0, 1, 2]), (5, [0, 2, 4]), (40, [1, 17, 39]), (5003, [0, 1, 5002]), (5003, [5, 1023, 1024])]
         {
@@ -292,7 +288,7 @@ fn a_maximum_in_a_later_block_takes_the_place_of_an_earlier_one() {
     let m = 5003;
     let shapes: [fn(f64) -> f64; 4] =
         [|j| 0.01 * j, |j| -0.01 * j, |j| -0.02 * (j - 2600.0).abs(), |j| 3.0 * (j / 900.0).floor()];
-    for set in available() {
+    for set in InstructionSet::available() {
         for shape in shapes {
             let logits: Vec<f64> = (0..m).map(|j| shape(f64::from(j)) - 500.0).collect();
             check(set, &[1.0_f32], &convert(&logits), 1, &FACTORS);
@@ -304,7 +300,7 @@ fn a_maximum_in_a_later_block_takes_the_place_of_an_earlier_one() {
 
 #[test]
 fn huge_logits_give_one_hot_rows_and_no_nan() {
-    for set in available() {
+    for set in InstructionSet::available() {
         let found = of_logits::<f32>(set, &[1e4, -1e4, 9e3, 0.0], &[1.0, -1.0, 0.125]);
         for row in &found {
             assert_eq!((row.max_weight, row.participation, row.jacobian_frobenius), (1.0, 1.0, 0.0), "{set}");
@@ -324,7 +320,7 @@ fn huge_logits_give_one_hot_rows_and_no_nan() {
 #[test]
 fn weights_at_the_edge_of_the_normal_numbers_follow_the_definition() {
     // A second weight of e^−x alone: r₁ = e^−x to the last digit; squares of it are left out below 2^−126.
-    for set in available() {
+    for set in InstructionSet::available() {
         for x in [20.0_f64, 40.0, 43.0, 60.0, 80.0, 87.0] {
             let weight = (-x).exp();
             let found = of_logits::<f32>(set, &[0.0, -x], &[1.0])[0];
@@ -339,7 +335,7 @@ fn weights_at_the_edge_of_the_normal_numbers_follow_the_definition() {
 
 #[test]
 fn weights_that_would_be_subnormal_are_left_out_whether_exponentials_or_squares() {
-    for set in available() {
+    for set in InstructionSet::available() {
         for doublings in 1..=5 {
             let found = of_logits::<f32>(set, &[0.0, -95.0, -88.0], &[1.0, 0.5_f64.powi(doublings)]);
             assert_eq!((found[0].entropy, found[0].max_weight), (0.0, 1.0), "{set}");
@@ -350,7 +346,7 @@ fn weights_that_would_be_subnormal_are_left_out_whether_exponentials_or_squares(
 
 #[test]
 fn rows_beyond_the_first_group_and_differences_near_the_largest_number_are_right() {
-    for set in available() {
+    for set in InstructionSet::available() {
         let q = normals::<f32>(531 * 3, 20);
         check(set, &q, &normals::<f32>(35 * 3, 21), 3, &[1.0, -0.3]);
         // The step between the maxima times the sum of the first block's weights is beyond the numbers of f64.
@@ -362,7 +358,7 @@ fn rows_beyond_the_first_group_and_differences_near_the_largest_number_are_right
 
 #[test]
 fn logits_that_are_not_finite_make_their_row_nan_and_no_other() {
-    for set in available() {
+    for set in InstructionSet::available() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for place in [0, 5, 40] {
                 let mut k = vec![1.0_f32; 2 * 41];
@@ -384,7 +380,7 @@ fn logits_that_are_not_finite_make_their_row_nan_and_no_other() {
 fn a_negative_factor_is_the_positive_one_of_the_negative_queries_to_the_bit() {
     let (q, k) = (normals::<f32>(17 * 5, 11), normals::<f32>(1500 * 5, 12));
     let opposite: Vec<f32> = q.iter().map(|x| -x).collect();
-    for set in available() {
+    for set in InstructionSet::available() {
         let negative = statistics(set, &q, &k, 5, &[-0.7, -0.35]);
         assert_eq!(negative, statistics(set, &opposite, &k, 5, &[0.7, 0.35]), "{set}");
         // Both signs at once do not disturb each other.
@@ -399,7 +395,7 @@ fn a_negative_factor_is_the_positive_one_of_the_negative_queries_to_the_bit() {
 fn rows_do_not_depend_on_how_they_are_cut_into_blocks() {
     let (rows, depth) = (37, 7);
     let (q, k) = (normals::<f32>(rows * depth, 13), normals::<f32>(1300 * depth, 14));
-    for set in available() {
+    for set in InstructionSet::available() {
         let whole = statistics(set, &q, &k, depth, &[1.0, 0.125]);
         for block in [1, 5, 14, 23] {
             let parts: Vec<_> =
@@ -411,7 +407,7 @@ fn rows_do_not_depend_on_how_they_are_cut_into_blocks() {
 
 #[test]
 fn a_reused_workspace_keeps_nothing_of_what_it_held() {
-    for set in available() {
+    for set in InstructionSet::available() {
         let mut workspace = SoftmaxWorkspace::new();
         let mut out = vec![RowStatistics::default(); 29 * 4];
         let keys = PackedKeys::new(set, &vec![f32::NAN; 1100], 1100, 1);
@@ -428,7 +424,7 @@ fn a_reused_workspace_keeps_nothing_of_what_it_held() {
 #[test]
 fn a_power_of_two_between_factors_changes_the_larger_one_s_statistics_by_a_few_roundings_only() {
     let (q, k) = (normals::<f32>(17 * 64, 16), normals::<f32>(1500 * 64, 17));
-    for set in available() {
+    for set in InstructionSet::available() {
         for doublings in 1..=5 {
             let small = 0.5_f64.powi(doublings);
             let pair = statistics(set, &q, &k, 64, &[1.0, small]);
@@ -453,7 +449,7 @@ fn a_power_of_two_between_factors_changes_the_larger_one_s_statistics_by_a_few_r
 #[test]
 fn the_order_of_the_factors_does_not_matter() {
     let (q, k) = (normals::<f32>(3 * 5, 18), normals::<f32>(77 * 5, 19));
-    for set in available() {
+    for set in InstructionSet::available() {
         let one = statistics(set, &q, &k, 5, &[1.0, 0.125, -0.3]);
         let other = statistics(set, &q, &k, 5, &[-0.3, 0.125, 1.0]);
         for row in 0..3 {

@@ -7,10 +7,6 @@ use crate::attention::{MaskKind, MaskRule, reference};
 use nalgebra::DMatrix;
 use proptest::prelude::*;
 
-fn available() -> impl Iterator<Item = InstructionSet> {
-    InstructionSet::ALL.into_iter().filter(|set| set.is_available())
-}
-
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Method {
     Streaming,
@@ -170,7 +166,7 @@ fn assert_within(found: &[f64], expected: &[f64], bounds: &[f64], what: &str) ->
 fn check<T: Element>(matrices: &Matrices<T>, scale: f64, mask: Option<&Mask>) {
     for method in METHODS {
         let expected = expected(matrices, scale, mask, method);
-        for set in available() {
+        for set in InstructionSet::available() {
             let found = matrices.attend(method, set, scale, mask);
             let what = format!("{method:?} by {set}, {:?}, scale {scale}", matrices.shape);
             assert_within(&to_f64(&found.output), &expected.output, &expected.output_bounds, &what);
@@ -194,7 +190,9 @@ fn check_fractions<T: Element>(mask: &Mask, what: &str) {
     let logits: Vec<f64> = WHOLE[..m].iter().map(|&a| f64::from(a).ln()).collect();
     let values: Vec<f64> = VALUES[..m].iter().flatten().map(|&v| f64::from(v)).collect();
     let matrices = Matrices::<T>::of_logits(mask.queries(), &logits, &values);
-    for (method, set) in METHODS.into_iter().flat_map(|method| available().map(move |set| (method, set))) {
+    for (method, set) in
+        METHODS.into_iter().flat_map(|method| InstructionSet::available().map(move |set| (method, set)))
+    {
         let found = matrices.attend(method, set, 1.0, Some(mask));
         let mut without = 0;
         for row in 0..mask.queries() {
@@ -328,7 +326,7 @@ fn logits_that_rise_from_block_to_block_rescale_what_was_summed() {
             let logits: Vec<f64> = whole.iter().map(|x| x.ln()).collect();
             let matrices = Matrices::<T>::of_logits(3, &logits, &whole);
             check(&matrices, 1.0, None);
-            for set in available() {
+            for set in InstructionSet::available() {
                 let found = matrices.attend(Method::Streaming, set, 1.0, None);
                 let expected = (2.0 * m as f64 + 1.0) / 3.0;
                 // As in `expected`, from the logits rounded once, 2ε ln m, to sums of a block.
@@ -343,7 +341,7 @@ fn logits_that_rise_from_block_to_block_rescale_what_was_summed() {
 
 #[test]
 fn huge_logits_of_either_sign_leave_a_clean_softmax() {
-    for set in available() {
+    for set in InstructionSet::available() {
         for method in METHODS {
             for sign in [1.0, -1.0] {
                 // Apart by ln 3 to half a unit in the last place of 10⁴ in f32, 2⁻¹¹: the weight is off by p(1−p)·2⁻¹¹ at most.
@@ -364,7 +362,7 @@ fn huge_logits_of_either_sign_leave_a_clean_softmax() {
 #[test]
 fn logits_of_minus_infinity_weigh_nothing_and_nan_and_infinity_show() {
     let lowest = f64::NEG_INFINITY;
-    for (set, method) in available().flat_map(|set| METHODS.map(|method| (set, method))) {
+    for (set, method) in InstructionSet::available().flat_map(|set| METHODS.map(|method| (set, method))) {
         let attend = |logits: &[f64], values: &[f64]| {
             let found = Matrices::<f32>::of_logits(2, logits, values).attend(method, set, 1.0, None);
             (f64::from(found.output[1]), found.log_partitions[1], found.queries_without_keys)
@@ -413,7 +411,7 @@ fn what_hidden_keys_and_values_hold_changes_no_bit() {
     let by_range = by_range.at(n, m).expect("fits");
     let clean = Matrices::<f32>::random(n, m, 5, 3, 3);
     for (mask, hidden) in [(by_cells, hidden), (by_range, (533..m).collect())] {
-        for (set, method) in available().flat_map(|set| METHODS.map(|method| (set, method))) {
+        for (set, method) in InstructionSet::available().flat_map(|set| METHODS.map(|method| (set, method))) {
             let expected = plant(&clean, &hidden, 0.0).attend(method, set, 0.4, Some(&mask));
             assert!(expected.output.iter().all(|x| x.is_finite()));
             for planted in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::from(f32::MAX), 1e30] {
@@ -429,7 +427,7 @@ fn values_that_are_not_finite_show_in_the_rows_that_see_them_and_in_no_other() {
     let (n, m) = (37, 700);
     let mask = "causal@bottom-right".parse::<MaskRule>().and_then(|rule| rule.at(n, m)).expect("fits");
     let clean = Matrices::<f32>::random(n, m, 3, 5, 8);
-    for (set, method) in available().flat_map(|set| METHODS.map(|method| (set, method))) {
+    for (set, method) in InstructionSet::available().flat_map(|set| METHODS.map(|method| (set, method))) {
         let before = clean.attend(method, set, 1.0, Some(&mask));
         for planted in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let (key, column) = (680, 3);
@@ -455,7 +453,7 @@ fn the_output_is_linear_in_the_values() {
     let with = |values: Vec<f32>| Matrices { values, ..first.clone() };
     let combine =
         |a: f32, b: f32| first.values.iter().zip(&second.values).map(|(x, y)| a * x + b * y).collect::<Vec<_>>();
-    for (set, method) in available().flat_map(|set| METHODS.map(|method| (set, method))) {
+    for (set, method) in InstructionSet::available().flat_map(|set| METHODS.map(|method| (set, method))) {
         let attend = |matrices: &Matrices<f32>| to_f64(&matrices.attend(method, set, 0.5, None).output);
         // Powers of two: to the bit.
         let doubled: Vec<f64> = attend(&first).iter().map(|x| -4.0 * x).collect();
@@ -483,7 +481,7 @@ fn permuted_queries_permute_the_rows_and_permuted_keys_change_nothing() {
     let queries = Matrices { queries: permuted(&matrices.queries, d_k, 12), ..matrices.clone() };
     let (keys, values) = (permuted(&matrices.keys, d_k, 100), permuted(&matrices.values, d_v, 100));
     let keys = Matrices { keys, values, ..matrices.clone() };
-    for (set, method) in available().flat_map(|set| METHODS.map(|method| (set, method))) {
+    for (set, method) in InstructionSet::available().flat_map(|set| METHODS.map(|method| (set, method))) {
         let plain = matrices.attend(method, set, 0.5, None);
         let by_queries = queries.attend(method, set, 0.5, None);
         assert_eq!(by_queries.output, permuted(&plain.output, d_v, 12), "{method:?} by {set}");
@@ -518,7 +516,7 @@ fn no_number_of_threads_changes_a_bit() {
 
 #[test]
 fn a_workspace_used_again_for_other_sizes_leaves_nothing_behind() {
-    for set in available() {
+    for set in InstructionSet::available() {
         let (mut workspace, mut result) = (StreamingWorkspace::new(set), AttentionOutput::default());
         for (n, m, d_k, d_v) in [(61, 1100, 7, 40), (1, 1, 1, 1), (13, 33, 5, 3), (150, 515, 2, 65)] {
             let matrices = Matrices::<f32>::random(n, m, d_k, d_v, 41);
@@ -530,7 +528,7 @@ fn a_workspace_used_again_for_other_sizes_leaves_nothing_behind() {
 
 #[test]
 fn no_query_and_no_key_are_attentions_too() {
-    for (set, method) in available().flat_map(|set| METHODS.map(|method| (set, method))) {
+    for (set, method) in InstructionSet::available().flat_map(|set| METHODS.map(|method| (set, method))) {
         let found = Matrices::<f64>::random(3, 0, 5, 2, 1).attend(method, set, 1.0, None);
         assert_eq!(found.output, [0.0; 6]);
         assert_eq!((found.log_partitions, found.queries_without_keys), (vec![f64::NEG_INFINITY; 3], 3));

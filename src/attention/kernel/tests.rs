@@ -11,10 +11,6 @@ use proptest::prelude::*;
 const ROWS: [usize; 12] = [1, 2, 3, 5, 6, 7, 13, 14, 15, 29, 265, 267];
 const KEYS: [usize; 13] = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 97];
 
-fn available() -> impl Iterator<Item = InstructionSet> {
-    InstructionSet::ALL.into_iter().filter(|set| set.is_available())
-}
-
 /// Whole numbers from −bound to bound, spread by a multiplicative hash.
 fn whole_numbers(count: usize, bound: i64, seed: u64) -> Vec<i64> {
     let hash = |index: u64| {
@@ -73,7 +69,7 @@ fn check_whole_numbers<T: Element>(rows: usize, columns: usize, depth: usize) {
     let k = sparse(whole_numbers(columns * depth, 2, 2));
     let expected = integer_logits(&q, &k, depth);
     let (q, k) = (convert::<T>(&q), convert::<T>(&k));
-    for set in available() {
+    for set in InstructionSet::available() {
         let found = all_logits(set, &q, &k, depth);
         assert_eq!(found, convert::<T>(&expected), "{set} {rows} x {columns} x {depth}");
         let keys = PackedKeys::new(set, &k, columns, depth);
@@ -116,7 +112,7 @@ fn check_logits_against_the_reference<T: Element>(rows: usize, columns: usize, d
     let magnitude = reference::logits(&left.abs(), &right.abs(), 1.0);
     // The reference rounds too, in f64: twice the bound in f64, a little more in f32.
     let factor = (depth + 1) as f64 * (unit_roundoff::<T>() + unit_roundoff::<f64>()) * 1.01;
-    for set in available() {
+    for set in InstructionSet::available() {
         let found = as_matrix(&all_logits(set, &q, &k, depth), columns);
         for (index, value) in found.iter().enumerate() {
             let error = (value - expected[index]).abs();
@@ -128,7 +124,7 @@ fn check_logits_against_the_reference<T: Element>(rows: usize, columns: usize, d
 /// Power sums of the kernel's own logits, summed in f64: what is left is the rounding of the sums.
 fn check_power_sums_against_the_logits<T: Element>(rows: usize, columns: usize, depth: usize) {
     let (q, k) = (reals::<T>(rows * depth, 5), reals::<T>(columns * depth, 6));
-    for set in available() {
+    for set in InstructionSet::available() {
         let logits = all_logits(set, &q, &k, depth);
         let keys = PackedKeys::new(set, &k, columns, depth);
         let found = logit_power_sums(&q, rows, &keys, 0.0);
@@ -182,7 +178,7 @@ proptest! {
         let start = (cut * columns as f64) as usize;
         let end = start + (width * (columns - start + 1) as f64) as usize;
         let (q, k) = (reals::<f32>(rows * depth, 7), reals::<f32>(columns * depth, 8));
-        for set in available() {
+        for set in InstructionSet::available() {
             let whole = all_logits(set, &q, &k, depth);
             let keys = PackedKeys::new(set, &k, columns, depth);
             let stride = end - start + spare;
@@ -242,7 +238,7 @@ fn avx2_and_avx512_give_the_same_bits_for_each_logit() {
 fn each_logit_is_a_chain_of_fused_or_of_plain_steps_in_depth_order() {
     let (rows, columns, depth) = (17, 35, 29);
     let (q, k) = (reals::<f32>(rows * depth, 11), reals::<f32>(columns * depth, 12));
-    for set in available() {
+    for set in InstructionSet::available() {
         let found = all_logits(set, &q, &k, depth);
         for (index, logit) in found.iter().enumerate() {
             let query = &q[index / columns * depth..][..depth];
@@ -260,7 +256,7 @@ fn each_logit_is_a_chain_of_fused_or_of_plain_steps_in_depth_order() {
 
 #[test]
 fn a_center_is_rounded_to_the_element_and_reported_as_used() {
-    for set in available() {
+    for set in InstructionSet::available() {
         let keys = PackedKeys::new(set, &[1.0_f32, 2.0, 4.0], 3, 1);
         let found = logit_power_sums(&[1.0], 1, &keys, 0.1);
         let center = f64::from(0.1_f32);
@@ -278,7 +274,7 @@ fn rows_cut_into_blocks_add_up_to_the_whole_where_sums_are_exact() {
     let k = whole_numbers(columns * depth, 2, 14);
     let expected = integer_power_sums(&integer_logits(&q, &k, depth), 1).map(|sum| sum as f64);
     let (q, k) = (convert::<f32>(&q), convert::<f32>(&k));
-    for set in available() {
+    for set in InstructionSet::available() {
         let keys = PackedKeys::new(set, &k, columns, depth);
         for block in [1, 5, 14, 23, 96, 97] {
             let mut total = PowerSums::default();
@@ -294,7 +290,7 @@ fn rows_cut_into_blocks_add_up_to_the_whole_where_sums_are_exact() {
 #[test]
 fn a_repacked_buffer_keeps_nothing_of_what_it_held() {
     // From large to small, so that padding must be cleared where numbers were.
-    for set in available() {
+    for set in InstructionSet::available() {
         let mut keys = PackedKeys::new(set, &vec![f64::NAN; 97 * 31], 97, 31);
         let mut queries = PackedQueries::new(set, &vec![f64::NAN; 53 * 31], 53, 31);
         let bytes = (keys.bytes(), queries.bytes());
@@ -309,7 +305,7 @@ fn a_repacked_buffer_keeps_nothing_of_what_it_held() {
 
 #[test]
 fn huge_and_tiny_entries_follow_ieee_arithmetic() {
-    for set in available() {
+    for set in InstructionSet::available() {
         // 2^100 · 2^27 = 2^127 is the last power of two f32 holds; 2^-149 is its least subnormal.
         let keys = PackedKeys::new(set, &[2_f32.powi(100), 2_f32.powi(-100)], 2, 1);
         let queries = [2_f32.powi(27), 2_f32.powi(-49), 2_f32.powi(28)];
@@ -328,7 +324,7 @@ fn huge_and_tiny_entries_follow_ieee_arithmetic() {
 
 #[test]
 fn infinities_and_nan_reach_the_sums_and_never_by_way_of_the_padding() {
-    for set in available() {
+    for set in InstructionSet::available() {
         // ∞ · 0 in the padding would be NaN.
         let keys = PackedKeys::new(set, &[1.0_f32, 2.0, 3.0], 3, 1);
         let found = logit_power_sums(&[f32::INFINITY], 1, &keys, 0.0);
@@ -349,7 +345,7 @@ fn the_variance_in_f32_is_right_to_a_hundred_millionth() {
     let count = (n * n) as f64;
     let mean = logits.sum() / count;
     let expected = logits.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
-    for set in available() {
+    for set in InstructionSet::available() {
         let keys = PackedKeys::new(set, &k, n, depth);
         let found = logit_power_sums(&q, n, &keys, 16.0);
         let [first, second, ..] = found.sums.map(|sum| sum / count);
@@ -410,7 +406,7 @@ fn shapes_that_do_not_fit_are_refused() {
 
 #[test]
 fn operands_packed_for_different_instruction_sets_are_refused() {
-    for set in available().filter(|&set| set != InstructionSet::Portable) {
+    for set in InstructionSet::available().filter(|&set| set != InstructionSet::Portable) {
         assert!(refused(move || {
             let keys = PackedKeys::new(set, &[1.0_f32], 1, 1);
             let queries = PackedQueries::new(InstructionSet::Portable, &[1.0_f32], 1, 1);

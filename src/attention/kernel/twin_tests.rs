@@ -10,10 +10,6 @@ use super::*;
 const LENGTHS: [usize; 26] =
     [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 61, 63, 64, 65, 97, 255, 257, 511, 513];
 
-fn available() -> impl Iterator<Item = InstructionSet> {
-    InstructionSet::ALL.into_iter().filter(|set| set.is_available())
-}
-
 /// 64 bits that look random, one after the other, from a seed (SplitMix64; Steele, Lea and Flood, 2014).
 struct Words(u64);
 
@@ -136,7 +132,7 @@ fn the_largest_logit_and_nan_are_found_wherever_they_stand() {
                 let lowest = T::from_f64(f64::NEG_INFINITY);
                 let largest = logits.iter().fold(lowest, |a, &b| if b > a { b } else { a });
                 let any_nan = logits.iter().any(|x| x.to_f64().is_nan());
-                for set in available() {
+                for set in InstructionSet::available() {
                     assert_eq!(T::survey_logits(set, &logits), (largest, any_nan), "{set}, {length} {hostility:?}");
                 }
             }
@@ -144,11 +140,11 @@ fn the_largest_logit_and_nan_are_found_wherever_they_stand() {
             for place in 0..length.min(70) {
                 let mut logits = vec![T::from_f64(-3.0); length];
                 logits[place] = T::from_f64(f64::NAN);
-                for set in available() {
+                for set in InstructionSet::available() {
                     assert!(T::survey_logits(set, &logits).1, "{set}: NaN at {place} of {length}");
                 }
                 logits[place] = T::from_f64(-2.5);
-                for set in available() {
+                for set in InstructionSet::available() {
                     assert_eq!(T::survey_logits(set, &logits), (logits[place], false), "{set}: {place} of {length}");
                 }
             }
@@ -186,7 +182,7 @@ fn weights_of_hostile_logits_are_the_exponentials_and_nothing_behind_them_change
                     }
                 }
                 let canary = T::from_f64(-7.25);
-                for set in available() {
+                for set in InstructionSet::available() {
                     let what = format!("{set}, {length} {hostility:?}");
                     let mut found = logits.clone();
                     found.resize(length + 40, canary);
@@ -218,7 +214,7 @@ fn products_with_a_factor_are_those_of_single_numbers_to_the_bit() {
                 for factor in hostile::<T>(3, hostility, &mut words) {
                     let mut expected: Vec<T> = numbers.iter().map(|&x| x * factor).collect();
                     expected.resize(length + 40, T::from_f64(0.25));
-                    for set in available() {
+                    for set in InstructionSet::available() {
                         let mut found = numbers.clone();
                         found.resize(length + 40, T::from_f64(0.25));
                         T::multiply(set, &mut found[..length], factor);
@@ -235,7 +231,7 @@ fn products_with_a_factor_are_those_of_single_numbers_to_the_bit() {
 fn weighted_values_are_chains_of_single_steps_to_the_bit() {
     fn check<T: Number>() {
         let mut words = Words(4);
-        for set in available() {
+        for set in InstructionSet::available() {
             let tile = T::tile(set);
             for rows in 1..=tile.rows {
                 for keys in [1, 2, 3, 7, 13, T::BLOCK - 1, T::BLOCK] {
@@ -273,7 +269,7 @@ fn tiles_of_weights_carry_maxima_and_sums_from_block_to_block() {
     fn check<T: Number>() {
         let mut words = Words(5);
         let lowest = T::from_f64(f64::NEG_INFINITY);
-        for set in available() {
+        for set in InstructionSet::available() {
             let tile = T::tile(set);
             for rows in 1..=tile.rows {
                 let columns = tile.columns * (1 + words.below(if cfg!(miri) { 2 } else { T::BLOCK / tile.columns }));
@@ -335,7 +331,7 @@ fn surveys_of_rows_are_those_of_single_numbers() {
                 }
                 let numbers = || row.iter().map(|x| x.to_f64());
                 let (sum, squares): (f64, f64) = (numbers().sum(), numbers().map(|x| x * x).sum());
-                for set in available() {
+                for set in InstructionSet::available() {
                     let found = T::survey(set, &row);
                     let what = format!("{set}, {length} {hostility:?}: {found:?}");
                     if numbers().all(f64::is_finite) {
@@ -368,7 +364,7 @@ fn the_first_place_of_a_number_is_found_and_that_of_nan_never() {
             let sought = (0..length.min(70)).map(|place| row[place]).chain([T::from_f64(1e9), T::ZERO]);
             for value in sought.chain([T::from_f64(f64::NAN)]) {
                 let expected = row.iter().position(|&x| x == value);
-                for set in available() {
+                for set in InstructionSet::available() {
                     assert_eq!(T::find(set, &row, value), expected, "{set}, {} in {length}", value.to_f64());
                 }
             }
@@ -395,7 +391,7 @@ fn sums_over_weights_are_those_of_the_definition_on_hostile_rows() {
                 let last = words.below(length);
                 row[last..].fill(T::ABSENT);
                 let rate = T::from_f64([1.0, 0.125, 0.3, 3.0][words.below(4)]);
-                for set in available() {
+                for set in InstructionSet::available() {
                     let found = T::weigh(set, &row, reference, &Rates::new(rate, doublings));
                     for (power, found) in found.iter().enumerate().take(if doublings > 0 { 2 } else { 1 }) {
                         let rate = rate.to_f64() * 2_f64.powi(if power == 1 { doublings as i32 } else { 0 });
@@ -440,7 +436,7 @@ fn sums_over_pairs_have_the_same_bits_on_hostile_pairs() {
                 let y: Vec<T> = hostile(length + words.below(3), hostility, &mut words);
                 let plain = pair_sums(InstructionSet::Portable, &x, &y, 0.5);
                 let crossed = gram::cross_sum(InstructionSet::Portable, &x, &y[..length], 0.5);
-                for set in available() {
+                for set in InstructionSet::available() {
                     let what = format!("{set}, {length} {hostility:?}");
                     assert!(all_same(&pair_sums(set, &x, &y, 0.5), &plain), "{what}");
                     assert!(same(gram::cross_sum(set, &x, &y[..length], 0.5), crossed), "{what}");
@@ -477,7 +473,7 @@ fn loops_over_rows_of_weights_have_the_same_bits_on_hostile_rows() {
                 all
             };
             let plain = all(InstructionSet::Portable);
-            assert!(available().all(|set| all_same(&all(set), &plain)), "{length} {hostility:?}");
+            assert!(InstructionSet::available().all(|set| all_same(&all(set), &plain)), "{length} {hostility:?}");
         }
     }
 }
@@ -492,7 +488,7 @@ fn logits_of_hostile_numbers_are_chains_of_single_steps_to_the_bit() {
             let hostility = HOSTILITIES[case % 3];
             let q: Vec<T> = hostile(rows * depth, hostility, &mut words);
             let k: Vec<T> = hostile(columns * depth, hostility, &mut words);
-            for set in available() {
+            for set in InstructionSet::available() {
                 let keys = PackedKeys::new(set, &k, columns, depth);
                 let mut found = vec![T::ZERO; rows * columns];
                 logit_block(&q, rows, &keys, 0..columns, &mut found, columns);
@@ -525,7 +521,7 @@ fn infinities_and_nan_in_any_place_reach_the_power_sums_as_in_exact_arithmetic()
             let has = |sought: f64| keys.iter().any(|key| key.to_f64() == sought);
             let (up, down) = (has(f64::INFINITY), has(f64::NEG_INFINITY));
             let any_nan = keys.iter().any(|key| key.to_f64().is_nan());
-            for set in available() {
+            for set in InstructionSet::available() {
                 let packed = PackedKeys::new(set, &keys, columns, 1);
                 let found = logit_power_sums(&vec![T::from_f64(1.0); rows], rows, &packed, 0.25).sums;
                 for (index, sum) in found.into_iter().enumerate() {

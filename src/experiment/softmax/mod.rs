@@ -112,7 +112,7 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
         packed.repack(&buffers.keys, m, d_k);
         let factors: Vec<f64> = self.scales.iter().map(|scale| scale.factor(d_k)).collect();
         let (queries, rows) = (&buffers.queries, &mut buffers.rows);
-        let mut sums = vec![RowSums::default(); factors.len()];
+        let mut sums = vec![ScaleSums::default(); factors.len()];
         for queries in queries.chunks(ROWS_AT_ONCE * d_k) {
             let weight_rows = self.softmax.rows(queries, packed, &factors, inside == Inside::Parallel, rows);
             for weight_rows in weight_rows.chunks_exact(factors.len()) {
@@ -133,7 +133,7 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
     }
 
     /// Adds one row to the sums over the rows.
-    fn add(&self, sums: &mut RowSums, row: &WeightRow) {
+    fn add(&self, sums: &mut ScaleSums, row: &WeightRow) {
         let WeightRow { statistics: of_row, underflowed, sum_error } = row;
         let saturated = if of_row.max_weight > self.saturated_above { 1.0 } else { 0.0 };
         let values = [
@@ -153,7 +153,7 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
     }
 
     /// The measures of one scale from the sums over its rows.
-    fn scale_measures(&self, sums: &RowSums, output_excess: f64) -> Vec<f64> {
+    fn scale_measures(&self, sums: &ScaleSums, output_excess: f64) -> Vec<f64> {
         let Sizes { queries: n, keys: m, .. } = self.sizes;
         let (rows, count) = (n as f64, n as f64 * m as f64);
         let variance = (sums[7] - sums[6] * sums[6] / count) / (count - 1.0);
@@ -168,7 +168,7 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
 }
 
 /// What is summed over the rows of one scale: entropy, Σp², the largest weight, whether it saturates, tr J, ‖J‖²_F, Σx, Σx² and what rounding did.
-type RowSums = [f64; 10];
+type ScaleSums = [f64; 10];
 
 /// Columns of V beside n queries.
 fn output_columns(n: usize) -> usize {
