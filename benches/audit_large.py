@@ -26,6 +26,8 @@ import time
 
 import numpy as np
 
+from cargo import built
+
 HERE = pathlib.Path(__file__).resolve().parent
 BLOCK = 1024
 WINDOW = 1024
@@ -114,14 +116,6 @@ def kernel(program, n, d, trials):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def built(arguments, name):
-    """The program that cargo makes of `arguments`."""
-    command = ["cargo", *arguments, "--message-format=json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return next(line["executable"] for line in lines if line.get("target", {}).get("name") == name and line.get("executable"))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in (("n", 8192), ("dk", 64), ("heads", 32), ("rounds", 3)):
@@ -130,8 +124,8 @@ def main():
     parser.add_argument("--bench", help="the built benchmark; default: built now")
     a = parser.parse_args()
     os.chdir(HERE.parent)
-    program = a.attn or built(["build", "--release", "--bin", "attn"], "attn")
-    bench = a.bench or built(["bench", "--bench", "attention", "--no-run"], "attention")
+    program = a.attn or built("build", "--release", "--bin", "attn")["attn"]
+    bench = a.bench or built("bench", "--bench", "attention", "--no-run")["attention"]
     window = ["--window", str(WINDOW)]
     cases = [
         ("sound", "sound", True, []),

@@ -26,6 +26,8 @@ import subprocess
 import sys
 import time
 
+from cargo import built
+
 HERE = pathlib.Path(__file__).resolve().parent
 EAGER = ["numpy slabs", "numpy plain", "torch slabs", "torch plain"]
 COMPILED = ["torch compile", "jax blocks"]
@@ -80,17 +82,19 @@ def wait_until_calm(patience):
             return
 
 
-def run(command, processors=None):
-    """The JSON of a process that was given some processors, with its wall time and peak memory."""
+def start(command, processors=None):
+    """A process that was given some processors, and when it started."""
     started = time.perf_counter()
     pin = None if processors is None else lambda: os.sched_setaffinity(0, processors)
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=pin), started
 
 
 def finish(process, started):
+    """The JSON that the process ends with, and its wall time and peak memory."""
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+    # 3: a claim that few trials cannot settle, which is no fault of a run made for its time.
     if process.returncode not in (0, 3):
         raise SystemExit(f"{process.args}: exit code {process.returncode}")
     lines = [line for line in output.splitlines() if line.startswith("{")]
@@ -111,41 +115,32 @@ class Programs:
 
     def __init__(self, threads):
         self.threads = threads
-        self.benches = {name: built("bench", "--bench", name, "--no-run") for name in ("trial", "attention")}
-        self.attn = built("build", "--release", "--bin", "attn")
+        self.benches = built("bench", "--bench", "trial", "--bench", "attention", "--no-run")
+        self.attn = built("build", "--release", "--bin", "attn")["attn"]
 
     def measure_own(self, job, dtype, d, n, trials):
         if job == "process":
             shape = ["--queries", str(n), "--dk", str(d), "--precision", dtype, "--threads", str(self.threads)]
-            found = finish(*run([self.attn, "variance", *shape, "--trials", str(trials), "--quiet"]))
+            found = finish(*start([self.attn, "variance", *shape, "--trials", str(trials), "--quiet"]))
             version = subprocess.run([self.attn, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
             return found["wall_ms"], found["peak_mib"], version
         bench = self.benches["attention" if job == "attention" else "trial"]
         shape = ["--n", str(n), "--dk", str(d), "--dtype", dtype, "--threads", str(self.threads), "--trials", str(trials)]
-        found = finish(*run([bench, *shape, *([] if job == "attention" else ["--job", job])]))
+        found = finish(*start([bench, *shape, *([] if job == "attention" else ["--job", job])]))
         return total(found), found["peak_mib"], found["version"]
 
     def measure_peer(self, peer, job, dtype, d, n, trials, footing):
         program, method = peer.split()
-        # Direct peers of the moments form all logits; the fastest of them stands for all.
+        # Of the moments alone, and of a whole process, a peer does what it does for the variance.
         script = {"moments": "variance", "process": "variance"}.get(job, job)
-        command = [sys.executable, f"{HERE}/peers/{program}_{script}.py", "--n", str(n), "--dk", str(d), "--dtype", dtype, "--trials", str(trials)]
-        if not (program == "torch" and job == "attention"):
-            command += ["--method", method]
+        command = [sys.executable, f"{HERE}/peers/{program}_{script}.py", "--n", str(n), "--dk", str(d), "--dtype", dtype, "--trials", str(trials), "--method", method]
         if footing == "inside":
-            found = [finish(*run([*command, "--threads", str(self.threads)]))]
+            found = [finish(*start([*command, "--threads", str(self.threads)]))]
         else:
-            started = [run([*command, "--threads", "1"], {processor}) for processor in sorted(os.sched_getaffinity(0))[: self.threads]]
+            started = [start([*command, "--threads", "1"], {processor}) for processor in sorted(os.sched_getaffinity(0))[: self.threads]]
             found = [finish(*process) for process in started]
         milliseconds = found[0]["wall_ms"] if job == "process" else statistics.mean(map(total, found)) / len(found)
         return milliseconds, sum(one["peak_mib"] for one in found), found[0]["version"]
-
-
-def built(*arguments):
-    """The program that cargo makes, in the profile that is shipped."""
-    built = subprocess.run(["cargo", *arguments, "--message-format=json"], capture_output=True, text=True, check=True)
-    lines = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
-    return [line["executable"] for line in lines if line.get("executable")][-1]
 
 
 def main():
@@ -179,7 +174,7 @@ def main():
                 "job": job, "program": program, "method": method, "program_version": measured[0][2],
                 "d_k": d, "n": n, "dtype": dtype, "threads": arguments.threads, "footing": footing,
                 "rounds": rounds, "milliseconds": f"{statistics.median(milliseconds):.4g}",
-                "trials_per_second": f"{(100 if job == 'process' else 1) * 1e3 / statistics.median(milliseconds):.4g}",
+                "trials_per_second": f"{(own_trials if job == 'process' else 1) * 1e3 / statistics.median(milliseconds):.4g}",
                 "ratio": f"{statistics.median(ratios):.3g}", "ratio_low": f"{min(ratios):.3g}", "ratio_high": f"{max(ratios):.3g}",
                 "peak_mebibytes": round(max(peak for _, peak, _ in measured), 1)})
             print(rows[-1], file=sys.stderr, flush=True)

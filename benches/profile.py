@@ -7,12 +7,13 @@ Builds the benchmarks with symbols, samples each job on one thread, and adds the
 """
 import argparse
 import csv
-import json
 import os
 import pathlib
 import re
 import subprocess
 import tempfile
+
+from cargo import built
 
 HERE = pathlib.Path(__file__).resolve().parent
 # (job, type, n, trials); d = 64.
@@ -23,7 +24,7 @@ JOBS = [
 ]
 # The first that fits a symbol.
 STAGES = [
-    ("draws", r"sampling::(?!.*wishart)"),
+    ("draws", r"sampling::"),
     ("packing", r"transpose|pack::|repack"),
     ("logits and their power sums", r"power_sums|reduce_tile"),
     ("logits", r"x86::avx\w+::f\d\d::(logits|store_tile)|portable::logits"),
@@ -32,14 +33,7 @@ STAGES = [
     ("sums over entries", r"pair_sums|gram::"),
 ]
 REST = "rest"
-
-
-def built():
-    environment = {**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "none", "CARGO_PROFILE_RELEASE_DEBUG": "line-tables-only"}
-    command = ["cargo", "bench", "--bench", "trial", "--bench", "attention", "--no-run", "--message-format=json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {line["target"]["name"]: line["executable"] for line in lines if line.get("executable")}
+SYMBOLS = {"CARGO_PROFILE_RELEASE_STRIP": "none", "CARGO_PROFILE_RELEASE_DEBUG": "line-tables-only"}
 
 
 def profile(binary, job, dtype, n, trials, folder):
@@ -63,7 +57,7 @@ def main():
     parser.add_argument("-o", "--output", required=True)
     a = parser.parse_args()
     os.chdir(HERE.parent)
-    binaries = built()
+    binaries = built("bench", "--bench", "trial", "--bench", "attention", "--no-run", **SYMBOLS)
     with tempfile.TemporaryDirectory() as folder, open(a.output, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["job", "dtype", "n", "d_k", "stage", "share", "samples"])

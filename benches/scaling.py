@@ -17,6 +17,8 @@ import pathlib
 import statistics
 import subprocess
 
+from cargo import built
+
 HERE = pathlib.Path(__file__).resolve().parent
 USUAL = {"n": 2048, "d_k": 64, "trials": 0, "threads": 2}
 AXES = {
@@ -27,13 +29,6 @@ AXES = {
 }
 # Logits times d of a point, so that each takes about a tenth of a second.
 WORK = 4e9
-
-
-def built():
-    command = ["cargo", "bench", "--bench", "trial", "--no-run", "--message-format=json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return next(line["executable"] for line in lines if line.get("target", {}).get("name") == "trial")
 
 
 def points():
@@ -66,7 +61,8 @@ def draw(rows, path):
             values = [int(row[axis]) for row in chosen]
             panel.plot(values, [float(row["nanoseconds_per_logit"]) for row in chosen], style, label=job, markersize=4)
         panel.set(xlabel=names[axis], xscale="log", yscale="log" if axis == "d_k" else "linear")
-        panel.set_xticks(AXES[axis][:: 2 if len(AXES[axis]) > 4 else 1], [str(value) for value in AXES[axis][:: 2 if len(AXES[axis]) > 4 else 1]])
+        ticks = AXES[axis][:: 2 if len(AXES[axis]) > 4 else 1]
+        panel.set_xticks(ticks, map(str, ticks))
         panel.minorticks_off()
         if axis != "d_k":
             panel.set_ylim(bottom=0)
@@ -88,7 +84,7 @@ def main():
     a = parser.parse_args()
     os.chdir(HERE.parent)
     if not a.draw_only:
-        binary, times = built(), {}
+        binary, times = built("bench", "--bench", "trial", "--no-run")["trial"], {}
         for _ in range(a.rounds):
             for index, (job, _, _, point) in enumerate(points()):
                 times.setdefault(index, []).append(measure(binary, job, point))

@@ -228,11 +228,16 @@ def benchmark(chosen=lambda record: True, peers=("numpy slabs", "numpy plain", "
         if len(here) == 1:
             continue
         own = here.pop("attn fused")
-        ratios = [f"{here[peer]['ratio']} ({here[peer]['ratio_low']}–{here[peer]['ratio_high']})" if peer in here else "" for peer in peers]
+        ratios = [ratio(here[peer]) if peer in here else "" for peer in peers]
         least = min(float(record["peak_mebibytes"]) for record in here.values())
         body.append([*key, own["milliseconds"], *ratios, own["peak_mebibytes"], f"{least:g}"])
     header = ["job", "d", "n = m", "type", "threads", "ms a trial", *peers, "MiB", "MiB, least peer"]
     return f"{table(header, body, left=1)}\n\n{benchmark_legend(records)}"
+
+
+def ratio(record):
+    """Its median over the rounds, with the smallest and the largest."""
+    return f"{record['ratio']} ({record['ratio_low']}–{record['ratio_high']})"
 
 
 def benchmark_legend(records):
@@ -249,7 +254,7 @@ def benchmark_others():
     records = [record for record in rows("benchmark") if record["job"] in ("attention", "moments", "process")]
     own = {(record["job"], record["n"]): record for record in records if record["program"] == "attn"}
     body = [[record["job"], record["n"], f"{record['program']} {record['method']}", own[record["job"], record["n"]]["milliseconds"],
-             record["milliseconds"], f"{record['ratio']} ({record['ratio_low']}–{record['ratio_high']})",
+             record["milliseconds"], ratio(record),
              own[record["job"], record["n"]]["peak_mebibytes"], record["peak_mebibytes"]]
             for record in records if record["program"] != "attn"]
     return table(["job", "n = m", "peer", "ms, attn", "ms, peer", "ratio", "MiB, attn", "MiB, peer"], body, left=1)
