@@ -1,19 +1,17 @@
 //! Softmax weights of scaled dot-product attention, reduced row by row: the attention under test of
 //! `attn softmax-spikiness`.
 
-use rayon::prelude::*;
-
 pub use super::kernel::RowStatistics;
 use super::kernel::{
-    AttentionShape, Element, PackedKeys, PackedQueries, ROW_BLOCK, SoftmaxWorkspace, Threads, packed_logits,
+    AttentionShape, Element, PackedKeys, PackedQueries, SoftmaxWorkspace, Threads, packed_logits,
     packed_row_statistics, scale_softmax,
 };
 use super::precision::Precision;
 
-/// Logits held at once: a block of rows is formed, reduced and forgotten while it is in cache.
+/// Logits of the half types held at once, roughly: a few rows are formed, reduced and forgotten while they are in cache.
 const BLOCK_LOGITS: usize = 1 << 16;
-/// Fewest and most rows in such a block.
-const BLOCK_ROWS: (usize, usize) = (16, 256);
+/// Fewest rows at once.
+const FEWEST_ROWS: usize = 16;
 
 /// One row as measured: its statistics and what rounding of the weights did to it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -26,29 +24,36 @@ pub struct WeightRow {
     pub sum_error: f64,
 }
 
+impl From<RowStatistics> for WeightRow {
+    /// Of weights that are not rounded.
+    fn from(statistics: RowStatistics) -> Self {
+        Self { statistics, underflowed: 0.0, sum_error: 0.0 }
+    }
+}
+
 /// An attention whose softmax weights are under test; tests pass faulty ones.
 pub trait Softmax: Sync {
-    /// The rows of softmax(factor·QKᵀ): row i under factor f at index i·`factors.len()` + f.
+    /// Writes the rows of softmax(factor·QKᵀ) to `out`: row i under factor f at index i·`factors.len()` + f.
     ///
-    /// `queries` is n×d_k row by row, `keys` holds the m keys packed; `parallel` spreads blocks of rows over threads
-    /// without changing a bit; `buffers` are reused from call to call.
+    /// `queries` is n×d_k row by row, `keys` holds the m keys packed; `buffers` are reused from call to call.
     fn rows<T: Element>(
         &self,
         queries: &[T],
         keys: &PackedKeys<T>,
         factors: &[f64],
-        parallel: bool,
         buffers: &mut RowBuffers<T>,
-    ) -> Vec<WeightRow>;
+        out: &mut [WeightRow],
+    );
 
-    /// The weights themselves for a few queries, n×m row by row.
+    /// Makes `out` the weights themselves for a few queries: n×m row by row for the first factor, below it those of the next.
     fn weights<T: Element>(
         &self,
         queries: &[T],
         keys: &PackedKeys<T>,
-        factor: f64,
+        factors: &[f64],
         buffers: &mut RowBuffers<T>,
-    ) -> Vec<T>;
+        out: &mut Vec<T>,
+    );
 }
 
 /// Scaled dot-product attention in one of the arithmetics.
@@ -88,68 +93,60 @@ impl Softmax for ScaledSoftmax {
         queries: &[T],
         keys: &PackedKeys<T>,
         factors: &[f64],
-        parallel: bool,
         buffers: &mut RowBuffers<T>,
-    ) -> Vec<WeightRow> {
-        let rounded = |buffers: &mut RowBuffers<T>, queries: &[T], out: &mut [WeightRow]| {
-            buffers.logits(queries, keys);
-            for (raw, out) in buffers.raw.chunks_exact(keys.rows()).zip(out.chunks_exact_mut(factors.len())) {
+        out: &mut [WeightRow],
+    ) {
+        if !self.precision.is_half() {
+            buffers.pack(queries, keys);
+            let packed = buffers.packed.as_ref().expect("packed just now");
+            packed_row_statistics(packed, keys, factors, &mut buffers.workspace, out);
+            return;
+        }
+        let at_once = (BLOCK_LOGITS / keys.rows()).max(FEWEST_ROWS);
+        let mut raw = std::mem::take(&mut buffers.raw);
+        let blocks = queries.chunks(at_once * keys.depth()).zip(out.chunks_mut(at_once * factors.len()));
+        for (queries, out) in blocks {
+            raw.resize(queries.len() / keys.depth() * keys.rows(), T::ZERO);
+            buffers.logits(queries, keys, &mut raw);
+            for (raw, out) in raw.chunks_exact(keys.rows()).zip(out.chunks_exact_mut(factors.len())) {
                 for (&factor, out) in factors.iter().zip(out) {
                     let logits = self.scale(raw, factor, &mut buffers.scaled);
                     *out = rounded_row(logits, self.rounded_weights(logits));
                 }
             }
-        };
-        let fused = |buffers: &mut RowBuffers<T>, queries: &[T], out: &mut [WeightRow]| {
-            buffers.pack(queries, keys);
-            buffers.statistics.resize(out.len(), RowStatistics::default());
-            let packed = buffers.packed.as_ref().expect("packed just now");
-            packed_row_statistics(packed, keys, factors, &mut buffers.workspace, &mut buffers.statistics);
-            for (out, &statistics) in out.iter_mut().zip(&buffers.statistics) {
-                *out = WeightRow { statistics, ..WeightRow::default() };
-            }
-        };
-        let reduce = |buffers: &mut RowBuffers<T>, (queries, out): (&[T], &mut [WeightRow])| {
-            if self.precision.is_half() { rounded(buffers, queries, out) } else { fused(buffers, queries, out) }
-        };
-        let block_rows = match self.precision.is_half() {
-            true => (BLOCK_LOGITS / keys.rows()).clamp(BLOCK_ROWS.0, BLOCK_ROWS.1),
-            false => ROW_BLOCK,
-        };
-        let mut rows = vec![WeightRow::default(); queries.len() / keys.depth() * factors.len()];
-        if rows.is_empty() {
-            return rows;
         }
-        let (piece, of_piece) = (block_rows * keys.depth(), block_rows * factors.len());
-        if parallel {
-            let pieces = queries.par_chunks(piece).zip(rows.par_chunks_mut(of_piece));
-            pieces.for_each_init(RowBuffers::default, reduce);
-        } else {
-            queries.chunks(piece).zip(rows.chunks_mut(of_piece)).for_each(|piece| reduce(buffers, piece));
-        }
-        rows
+        buffers.raw = raw;
     }
 
     fn weights<T: Element>(
         &self,
         queries: &[T],
         keys: &PackedKeys<T>,
-        factor: f64,
+        factors: &[f64],
         buffers: &mut RowBuffers<T>,
-    ) -> Vec<T> {
-        let rows = buffers.logits(queries, keys);
-        let mut weights = buffers.raw[..rows * keys.rows()].to_vec();
-        if self.precision.is_half() {
-            for row in weights.chunks_exact_mut(keys.rows()) {
-                let logits = self.scale(row, factor, &mut buffers.scaled);
-                let rounded = self.rounded_weights(logits);
-                row.iter_mut().zip(rounded).for_each(|(weight, rounded)| *weight = T::from_f64(f64::from(rounded)));
-            }
-        } else {
-            let shape = AttentionShape { queries: rows, keys: keys.rows(), d_k: keys.depth(), d_v: 0 };
-            scale_softmax(keys.instruction_set(), shape, factor, None, Threads::Caller, &mut weights);
+        out: &mut Vec<T>,
+    ) {
+        let (rows, m) = (queries.len() / keys.depth(), keys.rows());
+        out.resize(rows * m * factors.len(), T::ZERO);
+        if out.is_empty() {
+            return;
         }
-        weights
+        buffers.logits(queries, keys, &mut out[..rows * m]);
+        for copy in 1..factors.len() {
+            out.copy_within(..rows * m, copy * rows * m);
+        }
+        for (weights, &factor) in out.chunks_exact_mut(rows * m).zip(factors) {
+            if self.precision.is_half() {
+                for row in weights.chunks_exact_mut(m) {
+                    let logits = self.scale(row, factor, &mut buffers.scaled);
+                    let rounded = self.rounded_weights(logits);
+                    row.iter_mut().zip(rounded).for_each(|(weight, rounded)| *weight = T::from_f64(f64::from(rounded)));
+                }
+            } else {
+                let shape = AttentionShape { queries: rows, keys: m, d_k: keys.depth(), d_v: 0 };
+                scale_softmax(keys.instruction_set(), shape, factor, None, Threads::Caller, weights);
+            }
+        }
     }
 }
 
@@ -159,40 +156,27 @@ pub struct RowBuffers<T> {
     packed: Option<PackedQueries<T>>,
     raw: Vec<T>,
     scaled: Vec<f64>,
-    statistics: Vec<RowStatistics>,
     workspace: SoftmaxWorkspace<T>,
 }
 
 impl<T: Element> Default for RowBuffers<T> {
     fn default() -> Self {
-        Self {
-            packed: None,
-            raw: Vec::new(),
-            scaled: Vec::new(),
-            statistics: Vec::new(),
-            workspace: SoftmaxWorkspace::new(),
-        }
+        Self { packed: None, raw: Vec::new(), scaled: Vec::new(), workspace: SoftmaxWorkspace::new() }
     }
 }
 
 impl<T: Element> RowBuffers<T> {
-    /// Forms the raw logits of these queries, row by row from the start of `raw`; returns the number of rows.
-    fn logits(&mut self, queries: &[T], keys: &PackedKeys<T>) -> usize {
-        let (rows, m) = (self.pack(queries, keys), keys.rows());
-        if self.raw.len() < rows * m {
-            self.raw.resize(rows * m, T::ZERO);
-        }
-        let packed = self.packed.as_ref().expect("packed just now");
-        packed_logits(packed, keys, 0..m, &mut self.raw[..rows * m], m);
-        rows
+    /// Writes the raw logits of these queries to `out`, row by row.
+    fn logits(&mut self, queries: &[T], keys: &PackedKeys<T>, out: &mut [T]) {
+        let m = keys.rows();
+        packed_logits(self.pack(queries, keys), keys, 0..m, out, m);
     }
 
-    /// Packs these queries; returns the number of rows.
-    fn pack(&mut self, queries: &[T], keys: &PackedKeys<T>) -> usize {
-        let rows = queries.len() / keys.depth();
+    /// These queries, packed.
+    fn pack(&mut self, queries: &[T], keys: &PackedKeys<T>) -> &PackedQueries<T> {
         let packed = self.packed.get_or_insert_with(|| PackedQueries::empty(keys.instruction_set()));
-        packed.repack(queries, rows, keys.depth());
-        rows
+        packed.repack(queries, queries.len() / keys.depth(), keys.depth());
+        packed
     }
 }
 

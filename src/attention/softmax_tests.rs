@@ -16,11 +16,25 @@ fn normals(count: usize, matrix: u32) -> Vec<f64> {
     values
 }
 
+/// The rows of all queries.
+fn rows<T: Element>(precision: Precision, queries: &[T], keys: &PackedKeys<T>, factors: &[f64]) -> Vec<WeightRow> {
+    let mut out = vec![WeightRow::default(); queries.len() / keys.depth() * factors.len()];
+    ScaledSoftmax { precision }.rows(queries, keys, factors, &mut RowBuffers::default(), &mut out);
+    out
+}
+
+/// The weights of all queries.
+fn weights<T: Element>(precision: Precision, queries: &[T], keys: &PackedKeys<T>, factors: &[f64]) -> Vec<T> {
+    // What was there before must not matter.
+    let mut out = vec![T::from_f64(7.0); 5];
+    ScaledSoftmax { precision }.weights(queries, keys, factors, &mut RowBuffers::default(), &mut out);
+    out
+}
+
 /// The statistics of one row of logits x, as those of a query 1 against keys x of one component.
 fn exact_row(logits: &[f64]) -> RowStatistics {
     let keys = PackedKeys::new(InstructionSet::detect(), logits, logits.len(), 1);
-    let attention = ScaledSoftmax { precision: Precision::F64 };
-    attention.rows(&[1.0], &keys, &[1.0], false, &mut RowBuffers::default())[0].statistics
+    rows(Precision::F64, &[1.0], &keys, &[1.0])[0].statistics
 }
 
 #[test]
@@ -54,8 +68,7 @@ fn one_key_and_a_fault_are_told_apart() {
         let row = exact_row(&broken);
         assert!(row.entropy.is_nan() && row.max_weight.is_nan() && row.jacobian_frobenius.is_nan(), "{broken:?}");
         let keys = PackedKeys::new(InstructionSet::detect(), &broken, 2, 1);
-        let attention = ScaledSoftmax { precision: Precision::F64 };
-        let weights = attention.weights(&[1.0], &keys, 1.0, &mut RowBuffers::default());
+        let weights = weights(Precision::F64, &[1.0], &keys, &[1.0]);
         assert!(weights.iter().all(|weight| weight.is_nan()), "{weights:?}");
     }
     let rounded = rounded_row(&[0.0, 0.0], [f32::NAN, 0.5].into_iter());
@@ -67,14 +80,13 @@ fn rows_and_weights_are_those_of_the_matrix_definition() {
     let (n, m, d) = (37, 101, 11);
     let (q, k) = (normals(n * d, 0), normals(m * d, 1));
     let keys = PackedKeys::new(InstructionSet::detect(), &k, m, d);
-    let attention = ScaledSoftmax { precision: Precision::F64 };
     let factors = [1.0, 0.3];
-    let rows = attention.rows(&q, &keys, &factors, false, &mut RowBuffers::default());
+    let rows = rows(Precision::F64, &q, &keys, &factors);
+    let weights = weights(Precision::F64, &q, &keys, &factors);
     for (f, &factor) in factors.iter().enumerate() {
         let matrix = |rows: usize, data: &[f64]| DMatrix::from_row_slice(rows, d, data);
         let values = DMatrix::zeros(m, 1);
         let expected = scaled_dot_product_attention(&matrix(n, &q), &matrix(m, &k), &values, factor, None).weights;
-        let weights = attention.weights(&q, &keys, factor, &mut RowBuffers::default());
         for i in 0..n {
             let p: Vec<f64> = expected.row(i).iter().copied().collect();
             let sum = |power: i32| p.iter().map(|p| p.powi(power)).sum::<f64>();
@@ -84,7 +96,7 @@ fn rows_and_weights_are_those_of_the_matrix_definition() {
             close(row.sum_p_cubed, sum(3), 1e-13);
             close(row.entropy, -p.iter().map(|p| p * p.ln()).sum::<f64>(), 1e-12);
             close(row.max_weight, p.iter().copied().fold(0.0, f64::max), 1e-13);
-            for (found, p) in weights[i * m..(i + 1) * m].iter().zip(&p) {
+            for (found, p) in weights[(f * n + i) * m..][..m].iter().zip(&p) {
                 close(*found, *p, 1e-13);
             }
         }
@@ -117,35 +129,18 @@ fn the_mean_square_of_the_gradient_is_the_jacobians_norm() {
 }
 
 #[test]
-fn threads_do_not_change_a_bit() {
-    let (n, m, d) = (997, 211, 5);
-    let (q, k) = (normals(n * d, 0), normals(m * d, 1));
-    let keys = PackedKeys::new(InstructionSet::detect(), &k, m, d);
-    for precision in [Precision::F64, Precision::Bf16] {
-        let attention = ScaledSoftmax { precision };
-        let [one, many] =
-            [false, true].map(|parallel| attention.rows(&q, &keys, &[1.0, 0.5], parallel, &mut RowBuffers::default()));
-        assert_eq!(one, many);
-        assert_eq!(one.len(), 2 * n);
-    }
-}
-
-#[test]
 fn half_types_show_what_rounding_does_to_a_row() {
     // One dimension: q = 1 against keys 0 and −20. e^−20 = 2.1e-9 is below half of binary16's smallest number 6.0e-8, and in
     // bfloat16's range; the sum then is 1 and 1 + 2.1e-9 to f32: 1.
     let keys = PackedKeys::new(InstructionSet::detect(), &[0.0f32, -20.0], 2, 1);
-    let rows =
-        |precision| ScaledSoftmax { precision }.rows(&[1.0f32], &keys, &[1.0], false, &mut RowBuffers::default())[0];
-    let (single, brain) = (rows(Precision::F16), rows(Precision::Bf16));
+    let row = |keys: &PackedKeys<f32>, precision| rows(precision, &[1.0f32], keys, &[1.0])[0];
+    let (single, brain) = (row(&keys, Precision::F16), row(&keys, Precision::Bf16));
     assert_eq!((single.underflowed, single.statistics.max_weight, single.sum_error), (0.5, 1.0, 0.0));
     assert_eq!(brain.underflowed, 0.0);
     // e^−20 to 8 significant bits.
     assert!((brain.sum_error / (-20f64).exp() - 1.0).abs() < 2f64.powi(-8), "{}", brain.sum_error);
     // Three equal weights: 1/3 in bfloat16 is 171/512, so that Σp − 1 = 1/512.
     let keys = PackedKeys::new(InstructionSet::detect(), &[0.0f32; 3], 3, 1);
-    let row =
-        ScaledSoftmax { precision: Precision::Bf16 }.rows(&[1.0f32], &keys, &[1.0], false, &mut RowBuffers::default())
-            [0];
+    let row = row(&keys, Precision::Bf16);
     assert_eq!((row.sum_error, row.statistics.max_weight), (1.0 / 512.0, 171.0 / 512.0));
 }

@@ -53,7 +53,7 @@ const MODEST_TRIAL: f64 = 16.0 * 1024.0 * 1024.0;
 /// Trials per round at most: their values are held until they are folded.
 const LONGEST_ROUND: u64 = 1024;
 /// Operations per round, roughly: the progress bar moves once a round.
-const OPERATIONS_PER_ROUND: f64 = 5e9;
+const OPERATIONS_PER_ROUND: f64 = 4e10;
 
 /// How many trials of `experiment` run side by side on `threads`, each on one, as long as there are as many to run; 1 if each is spread over
 /// all threads.

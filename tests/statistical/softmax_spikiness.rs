@@ -136,9 +136,9 @@ impl Softmax for Faulty {
         queries: &[T],
         keys: &PackedKeys<T>,
         factors: &[f64],
-        _: bool,
         _: &mut RowBuffers<T>,
-    ) -> Vec<WeightRow> {
+        out: &mut [WeightRow],
+    ) {
         let of_factor: Vec<_> = factors
             .iter()
             .map(|&factor| (self.logits(queries, keys, factor), self.distribution(queries, keys, factor)))
@@ -157,14 +157,23 @@ impl Softmax for Faulty {
                 logit_sum: x.iter().sum(),
                 logit_square_sum: x.iter().map(|x| x * x).sum(),
             };
-            WeightRow { statistics, ..WeightRow::default() }
+            WeightRow::from(statistics)
         };
-        let rows = queries.len() / keys.depth();
-        (0..rows).flat_map(|i| (0..factors.len()).map(move |f| (i, f))).map(|(i, f)| row(i, f)).collect()
+        for (i, out) in out.chunks_exact_mut(factors.len()).enumerate() {
+            out.iter_mut().enumerate().for_each(|(f, out)| *out = row(i, f));
+        }
     }
 
-    fn weights<T: Element>(&self, queries: &[T], keys: &PackedKeys<T>, factor: f64, _: &mut RowBuffers<T>) -> Vec<T> {
-        self.distribution(queries, keys, factor).into_iter().flatten().map(T::from_f64).collect()
+    fn weights<T: Element>(
+        &self,
+        queries: &[T],
+        keys: &PackedKeys<T>,
+        factors: &[f64],
+        _: &mut RowBuffers<T>,
+        out: &mut Vec<T>,
+    ) {
+        let of_factor = |&factor: &f64| self.distribution(queries, keys, factor).into_iter().flatten().map(T::from_f64);
+        *out = factors.iter().flat_map(of_factor).collect();
     }
 }
 

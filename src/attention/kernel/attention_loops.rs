@@ -101,15 +101,14 @@ unsafe fn weigh<R: Register<Element: AttentionLoops>>(logits: &mut [R::Element],
             let left = chunk.as_mut_ptr();
             let right = left.add(R::LANES);
             // No closure: one that is not inlined lacks the instructions.
-            let weights =
-                [exponential(R::load(left).subtract(reference)), exponential(R::load(right).subtract(reference))];
+            let weights = exponential([R::load(left).subtract(reference), R::load(right).subtract(reference)]);
             weights[0].store(left);
             weights[1].store(right);
             sum = [sum[0].add(weights[0]), sum[1].add(weights[1])];
         }
         for rest in chunks.into_remainder().chunks_mut(R::LANES) {
             let mut lanes = padded(rest);
-            let weight = exponential(R::load(lanes.as_ptr()).subtract(reference));
+            let [weight] = exponential([R::load(lanes.as_ptr()).subtract(reference)]);
             weight.store(lanes.as_mut_ptr());
             sum[0] = sum[0].add(weight);
             rest.copy_from_slice(&lanes[..rest.len()]);
@@ -162,7 +161,8 @@ unsafe fn weigh_tile<R: Register<Element: AttentionLoops>>(
         // SAFETY: as above; a whole number of registers makes up the arrays.
         unsafe {
             let step = R::load(before.as_ptr().add(lanes)).subtract(R::load(after.as_ptr().add(lanes)));
-            exponential(step).store(factors.as_mut_ptr().add(lanes));
+            let [factor] = exponential([step]);
+            factor.store(factors.as_mut_ptr().add(lanes));
         }
     }
     for ((running, sum), factor) in running.iter_mut().zip(sums).zip(factors) {

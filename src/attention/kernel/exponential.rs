@@ -56,7 +56,10 @@ impl Exponential for f64 {
     ];
 }
 
-/// e^z for each lane z ≤ 0.
+/// e^z for each lane z ≤ 0 of `N` registers.
+///
+/// A processor sees only so many instructions ahead, and one register's are a single chain of dependent ones: those of several registers are
+/// written alternately so that each finds work for the time in which another's are under way.
 ///
 /// From `LEAST` (−87.3 in f32, −708.3 in f64) to 0 at most 1 unit in the last place off where multiply-adds are
 /// fused, 1.3 units where not; exactly 1 at 0. Below `LEAST`, where it would be subnormal or very nearly so, it is 0, and so it
@@ -65,21 +68,34 @@ impl Exponential for f64 {
 /// # Safety
 /// The machine must have the instructions of the register.
 #[inline(always)]
-pub unsafe fn exponential<R: Register>(z: R) -> R {
+pub unsafe fn exponential<R: Register, const N: usize>(z: [R; N]) -> [R; N] {
     // SAFETY: the caller's promise.
     unsafe {
-        let shift = R::splat(R::Element::SHIFT);
-        let shifted = z.multiply_add(R::splat(R::Element::LOG2_E), shift);
-        let exponent = shifted.subtract(shift);
-        let [high, low] = R::Element::MINUS_LN_2;
-        let rest = exponent.multiply_add(R::splat(high), z);
-        let rest = exponent.multiply_add(R::splat(low), rest);
-        let (last, others) = R::Element::COEFFICIENTS.split_last().expect("coefficients are never empty");
-        let mut power = R::splat(*last);
-        for &coefficient in others.iter().rev() {
-            power = power.multiply_add(rest, R::splat(coefficient));
+        let (mut shifted, mut rest) = (z, z);
+        let (shift, log2_e) = (R::splat(R::Element::SHIFT), R::splat(R::Element::LOG2_E));
+        for i in 0..N {
+            shifted[i] = z[i].multiply_add(log2_e, shift);
         }
-        power.times_power_of_two(shifted).kept_from(z, R::splat(R::Element::LEAST))
+        let mut exponent = shifted;
+        for i in 0..N {
+            exponent[i] = shifted[i].subtract(shift);
+        }
+        for part in R::Element::MINUS_LN_2 {
+            for i in 0..N {
+                rest[i] = exponent[i].multiply_add(R::splat(part), rest[i]);
+            }
+        }
+        let (last, others) = R::Element::COEFFICIENTS.split_last().expect("coefficients are never empty");
+        let mut power = [R::splat(*last); N];
+        for &coefficient in others.iter().rev() {
+            for i in 0..N {
+                power[i] = power[i].multiply_add(rest[i], R::splat(coefficient));
+            }
+        }
+        for i in 0..N {
+            power[i] = power[i].times_power_of_two(shifted[i]).kept_from(z[i], R::splat(R::Element::LEAST));
+        }
+        power
     }
 }
 

@@ -214,13 +214,28 @@ struct Terms<R> {
 }
 
 impl<R: Register> Weighing<R> {
-    /// `logits` must be readable for a register.
+    /// Differences and weights for the smaller rate; `logits` must be readable for N registers.
     #[inline(always)]
-    unsafe fn terms<const DOUBLINGS: u32>(&self, logits: *const R::Element) -> Terms<R> {
+    unsafe fn weights<const N: usize>(&self, logits: *const R::Element) -> ([R; N], [R; N]) {
         // SAFETY: the caller has the instructions.
         unsafe {
-            let difference = R::load(logits).subtract(self.reference);
-            let weight = exponential(difference.multiply(self.rate));
+            let mut differences = [self.reference; N];
+            for (i, difference) in differences.iter_mut().enumerate() {
+                *difference = R::load(logits.add(i * R::LANES)).subtract(self.reference);
+            }
+            let mut scaled = differences;
+            for scaled in &mut scaled {
+                *scaled = scaled.multiply(self.rate);
+            }
+            (differences, exponential(scaled))
+        }
+    }
+
+    /// The powers of one register of weights.
+    #[inline(always)]
+    unsafe fn terms<const DOUBLINGS: u32>(&self, difference: R, weight: R) -> Terms<R> {
+        // SAFETY: the caller has the instructions.
+        unsafe {
             let square = weight.multiply(weight.kept_from(difference, self.square_bounds[0]));
             let mut large = square;
             let mut large_square = square;
@@ -253,7 +268,7 @@ impl<R: Register> Terms<R> {
 }
 
 #[inline(always)]
-unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32>(
+unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32, const N: usize>(
     row: &[R::Element],
     reference: R::Element,
     rates: &Rates<R::Element>,
@@ -270,24 +285,25 @@ unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32>(
         };
         let cube_bounds = [R::splat(rates.cube_bounds[0]), R::splat(rates.cube_bounds[1])];
         let mut sums = [Sums::<R>::new(); 2];
-        // Two registers at a time, whose long chains of dependent instructions overlap; their terms are added in order.
-        let pairs = row.chunks_exact(2 * R::LANES);
-        let last = pairs.remainder();
-        for pair in pairs {
-            let left = constants.terms::<DOUBLINGS>(pair.as_ptr());
-            let right = constants.terms::<DOUBLINGS>(pair.as_ptr().add(R::LANES));
-            left.add_to::<DOUBLINGS>(&mut sums, cube_bounds);
-            right.add_to::<DOUBLINGS>(&mut sums, cube_bounds);
+        // Several registers at a time, whose long chains of dependent instructions overlap; their terms are added in order.
+        let several = row.chunks_exact(N * R::LANES);
+        let rest = several.remainder();
+        for registers in several {
+            let (differences, weights) = constants.weights::<N>(registers.as_ptr());
+            for i in 0..N {
+                constants.terms::<DOUBLINGS>(differences[i], weights[i]).add_to::<DOUBLINGS>(&mut sums, cube_bounds);
+            }
         }
-        if !last.is_empty() {
-            constants.terms::<DOUBLINGS>(last.as_ptr()).add_to::<DOUBLINGS>(&mut sums, cube_bounds);
+        for register in rest.chunks_exact(R::LANES) {
+            let ([difference], [weight]) = constants.weights::<1>(register.as_ptr());
+            constants.terms::<DOUBLINGS>(difference, weight).add_to::<DOUBLINGS>(&mut sums, cube_bounds);
         }
         [sums[0].total(), sums[1].total()]
     }
 }
 
 macro_rules! loops {
-    ($name:ident, $element:ident, $register:ty $(, $features:literal)?) => {
+    ($name:ident, $element:ident, $register:ty, several: $several:literal $(, $features:literal)?) => {
         mod $name {
             use super::*;
 
@@ -316,7 +332,7 @@ macro_rules! loops {
                 rates: &Rates<$element>,
             ) -> [WeightSums; 2] {
                 // SAFETY: the caller's promise.
-                unsafe { super::weigh::<$register, DOUBLINGS>(row, reference, rates) }
+                unsafe { super::weigh::<$register, DOUBLINGS, $several>(row, reference, rates) }
             }
 
             /// Replaces each number by its exponential.
@@ -327,7 +343,10 @@ macro_rules! loops {
             pub unsafe fn exponentials(row: &mut [$element]) {
                 for chunk in row.chunks_exact_mut(<$register>::LANES) {
                     // SAFETY: the caller's promise; a chunk is a register long.
-                    unsafe { exponential(<$register>::load(chunk.as_ptr())).store(chunk.as_mut_ptr()) };
+                    unsafe {
+                        let [exponential] = exponential([<$register>::load(chunk.as_ptr())]);
+                        exponential.store(chunk.as_mut_ptr());
+                    }
                 }
             }
         }
@@ -382,15 +401,15 @@ macro_rules! row_sums {
 }
 
 #[cfg(target_arch = "x86_64")]
-loops!(avx512_f32, f32, Avx512F32, "avx512f,avx512dq");
+loops!(avx512_f32, f32, Avx512F32, several: 4, "avx512f,avx512dq");
 #[cfg(target_arch = "x86_64")]
-loops!(avx512_f64, f64, Avx512F64, "avx512f,avx512dq");
+loops!(avx512_f64, f64, Avx512F64, several: 4, "avx512f,avx512dq");
 #[cfg(target_arch = "x86_64")]
-loops!(avx2_f32, f32, Avx2F32, "avx2,fma");
+loops!(avx2_f32, f32, Avx2F32, several: 2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-loops!(avx2_f64, f64, Avx2F64, "avx2,fma");
-loops!(portable_f32, f32, Portable<f32, 16>);
-loops!(portable_f64, f64, Portable<f64, 8>);
+loops!(avx2_f64, f64, Avx2F64, several: 2, "avx2,fma");
+loops!(portable_f32, f32, Portable<f32, 16>, several: 1);
+loops!(portable_f64, f64, Portable<f64, 8>, several: 1);
 
 row_sums!(f32, most_lanes: 16, avx512_f32, avx2_f32, portable_f32);
 row_sums!(f64, most_lanes: 8, avx512_f64, avx2_f64, portable_f64);

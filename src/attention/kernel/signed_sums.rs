@@ -12,7 +12,7 @@
 use super::InstructionSet;
 use super::operands::assert_available;
 use crate::number::Real;
-use std::ops::{Add, Mul};
+use std::ops::{Add, Mul, Range};
 
 /// Keys whose signs lie in one group of words.
 pub const GROUP_KEYS: usize = 4;
@@ -30,38 +30,42 @@ const ROWS: usize = 8;
 /// Groups of keys whose tables are held at once: those of a tile take 32 KiB in f32.
 const GROUPS: usize = 64;
 
-/// Adds P·V to `out`, rows × `columns` row-major: P is rows × `keys`, row-major, V is `keys` × [`MOST_COLUMNS`], of which the first `columns`
-/// are used.
+/// Adds P·V to `out`, rows × `columns` row-major: P is the columns `keys` of the rows × m of `weights`, row-major, V has as many rows and
+/// [`MOST_COLUMNS`] columns, of which the first `columns` are used.
 ///
-/// V is −1 at key 4g + t and column 16(8w + q) + l, for t, w < 4, q < 8 and l < 16, where bit 4q + t of word 64g + 16w + l of `signs` is set, else 1.
+/// V is −1 at its row 4g + t and column 16(8w + q) + l, for t, w < 4, q < 8 and l < 16, where bit 4q + t of word 64g + 16w + l of `signs` is set, else 1.
 ///
 /// # Panics
-/// If `weights` is no whole number of rows, `signs` not [`GROUP_WORDS`] for each started [`GROUP_KEYS`] keys, `columns` more than there are, or
+/// If `weights` is no whole number of rows or ends before `keys` do, `signs` not [`GROUP_WORDS`] for each started [`GROUP_KEYS`] keys, `columns` more than there are, or
 /// `out` not rows × `columns` long; if this machine lacks the instruction set.
 pub fn add_signed_sums<T: SignedSums>(
     set: InstructionSet,
     weights: &[T],
-    keys: usize,
+    m: usize,
+    keys: Range<usize>,
     signs: &[u32],
     columns: usize,
     out: &mut [f64],
 ) {
     assert_available(set);
-    let rows = weights.len() / keys;
-    assert!(weights.len() == rows * keys && out.len() == rows * columns && columns <= MOST_COLUMNS);
-    assert_eq!(signs.len(), keys.div_ceil(GROUP_KEYS) * GROUP_WORDS);
+    let rows = weights.len() / m;
+    assert!(weights.len() == rows * m && out.len() == rows * columns && columns <= MOST_COLUMNS);
+    assert_eq!(signs.len(), keys.len().div_ceil(GROUP_KEYS) * GROUP_WORDS);
     if columns == 0 {
         return;
     }
     let mut sums = vec![T::ZERO; ROWS * MOST_COLUMNS];
-    for (weights, out) in weights.chunks(ROWS * keys).zip(out.chunks_mut(ROWS * columns)) {
+    for (weights, out) in weights.chunks(ROWS * m).zip(out.chunks_mut(ROWS * columns)) {
         for (piece, signs) in signs.chunks(GROUPS * GROUP_WORDS).enumerate() {
             let groups = signs.len() / GROUP_WORDS;
             let mut quads = [[[T::ZERO; GROUP_KEYS]; ROWS]; GROUPS];
-            for (row, weights) in weights.chunks_exact(keys).enumerate() {
-                let of_piece = weights.chunks(GROUP_KEYS).skip(piece * GROUPS);
-                for (quads, weights) in quads.iter_mut().zip(of_piece) {
-                    quads[row][..weights.len()].copy_from_slice(weights);
+            let first = keys.start + piece * GROUPS * GROUP_KEYS;
+            let last = keys.end.min(first + GROUPS * GROUP_KEYS);
+            for (row, weights) in weights.chunks_exact(m).enumerate() {
+                let (whole, rest) = weights[first..last].as_chunks::<GROUP_KEYS>();
+                quads.iter_mut().zip(whole).for_each(|(quads, &quad)| quads[row] = quad);
+                if !rest.is_empty() {
+                    quads[whole.len()][row][..rest.len()].copy_from_slice(rest);
                 }
             }
             T::tile_sums(set, &quads[..groups], signs, columns.div_ceil(BLOCK), &mut sums);
@@ -132,6 +136,7 @@ mod lookup {
     //! Sixteen values of each row and group in one register (f32) or two (f64).
     use super::*;
     use std::arch::x86_64::*;
+    use std::mem::MaybeUninit;
 
     /// The sign of key `key` in each of the sixteen combinations.
     fn pattern<T: SignedSums>(key: usize) -> [T; 16] {
@@ -152,8 +157,9 @@ mod lookup {
                 assert!(signs.len() == groups * GROUP_WORDS && blocks * BLOCK <= MOST_COLUMNS);
                 assert!(sums.len() >= ROWS * MOST_COLUMNS);
                 assert!(groups <= GROUPS);
-                let mut tables = [0.0; GROUPS * ROWS * 16];
-                let tables = tables.as_mut_ptr();
+                // Not zeroed, which would take a tenth as long as the lookups at 256 keys: what is read below is written first.
+                let mut tables = [const { MaybeUninit::<$element>::uninit() }; GROUPS * ROWS * 16];
+                let tables = tables.as_mut_ptr().cast::<$element>();
                 let patterns = [pattern::<$element>(0), pattern(1), pattern(2), pattern(3)];
                 // SAFETY: there are tables of sixteen numbers for each row and group, and as many of each pattern.
                 unsafe {
@@ -269,7 +275,10 @@ mod tests {
         let weight = |i: usize| T::from_f64((i as f64 * 0.7).sin() * (-((i % 11) as f64)).exp2());
         let weights: Vec<T> = (0..rows * keys).map(weight).collect();
         let mut found = vec![0.5; rows * columns];
-        add_signed_sums(set, &weights, keys, &signs, columns, &mut found);
+        // Columns from elsewhere on either side must not be touched.
+        let between = |row: &[T]| [&[T::from_f64(f64::NAN)], row, &[T::from_f64(f64::NAN); 2]].concat();
+        let framed: Vec<T> = weights.chunks_exact(keys).flat_map(between).collect();
+        add_signed_sums(set, &framed, keys + 3, 1..keys + 1, &signs, columns, &mut found);
         let epsilon = if size_of::<T>() == 4 { f64::from(f32::EPSILON) } else { f64::EPSILON } / 2.0;
         for row in 0..rows {
             let weights = &weights[row * keys..][..keys];
@@ -316,7 +325,7 @@ mod tests {
         let signs = vec![0; 64];
         for set in InstructionSet::available() {
             let mut out = vec![0.0; 2 * 3];
-            add_signed_sums(set, &[1.0f32, f32::NAN, 1.0, 2.0], 2, &signs, 3, &mut out);
+            add_signed_sums(set, &[1.0f32, f32::NAN, 1.0, 2.0], 2, 0..2, &signs, 3, &mut out);
             assert!(out[..3].iter().all(|x| x.is_nan()), "{set}: {out:?}");
             assert_eq!(out[3..], [3.0; 3], "{set}");
         }

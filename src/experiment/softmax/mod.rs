@@ -28,11 +28,12 @@ pub mod remarks;
 
 use super::engine::Experiment;
 use super::{Claim, Draw, InputLaw, Inside, Sizes};
-use crate::attention::kernel::{Element, InstructionSet, PackedKeys};
+use crate::attention::kernel::{Element, InstructionSet, PackedKeys, ROW_BLOCK};
 use crate::attention::softmax::{RowBuffers, WeightRow};
 use crate::attention::{Precision, Scale, ScaledSoftmax, Softmax};
 use crate::sampling::{Drawable, TrialStream};
-use output::OutputBuffers;
+use output::Signs;
+use rayon::prelude::*;
 
 pub use claims::{Regime, regime};
 
@@ -50,8 +51,6 @@ const MEASURES: [&str; 8] = [
 /// Further ones where weights are rounded.
 const ROUNDING_MEASURES: [&str; 2] = ["underflowed_weights", "row_sum_error"];
 
-/// Rows of weights that are reduced before their numbers are added up: many blocks for the threads, few MiB.
-const ROWS_AT_ONCE: usize = 8192;
 /// Weights of measured rows of O that are in memory at once, roughly, for each scale.
 const OUTPUT_WEIGHTS: usize = 1 << 16;
 /// Rows of O that are measured, at most.
@@ -111,32 +110,61 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
         let packed = buffers.packed.get_or_insert_with(|| PackedKeys::empty(InstructionSet::detect()));
         packed.repack(&buffers.keys, m, d_k);
         let factors: Vec<f64> = self.scales.iter().map(|scale| scale.factor(d_k)).collect();
-        let (queries, rows) = (&buffers.queries, &mut buffers.rows);
+        let (queries, block) = (&buffers.queries, &mut buffers.block);
+        // The same blocks, added up in the same order, on however many threads.
+        let of_block = |block: &mut Block<T>, queries: &[T]| self.block_sums(queries, packed, &factors, block);
+        let of_blocks: Vec<Vec<ScaleSums>> = match inside {
+            Inside::Sequential => queries.chunks(ROW_BLOCK * d_k).map(|queries| of_block(block, queries)).collect(),
+            Inside::Parallel => queries.par_chunks(ROW_BLOCK * d_k).map_init(Block::default, of_block).collect(),
+        };
         let mut sums = vec![ScaleSums::default(); factors.len()];
-        for queries in queries.chunks(ROWS_AT_ONCE * d_k) {
-            let weight_rows = self.softmax.rows(queries, packed, &factors, inside == Inside::Parallel, rows);
-            for weight_rows in weight_rows.chunks_exact(factors.len()) {
-                sums.iter_mut().zip(weight_rows).for_each(|(sums, row)| self.add(sums, row));
+        for of_block in of_blocks {
+            for (sums, of_block) in sums.iter_mut().zip(of_block) {
+                sums.iter_mut().zip(of_block).for_each(|(sum, of_block)| *sum += of_block);
             }
         }
         let mut excess = vec![0.0; factors.len()];
         let first_rows = &queries[..n.min(OUTPUT_ROWS) * d_k];
         let at_once = (OUTPUT_WEIGHTS / m).clamp(1, OUTPUT_ROWS);
         for queries in first_rows.chunks(at_once * d_k) {
-            let weights: Vec<Vec<T>> =
-                factors.iter().map(|&factor| self.softmax.weights(queries, packed, factor, rows)).collect();
+            let weights = &mut buffers.weights;
+            self.softmax.weights(queries, packed, &factors, &mut block.rows, weights);
             let share = queries.len() as f64 / first_rows.len() as f64;
-            let of_rows = buffers.output.excess(&weights, m, output_columns(n), stream);
+            let of_rows = buffers.signs.excess(weights, m, queries.len() / d_k, output_columns(n), stream);
             excess.iter_mut().zip(of_rows).for_each(|(excess, of_rows)| *excess += share * of_rows);
         }
         sums.iter().zip(excess).flat_map(|(sums, excess)| self.scale_measures(sums, excess)).collect()
     }
 
-    /// Adds one row to the sums over the rows.
-    fn add(&self, sums: &mut ScaleSums, row: &WeightRow) {
+    /// The sums of each scale over one block of rows.
+    fn block_sums<T: Element>(
+        &self,
+        queries: &[T],
+        keys: &PackedKeys<T>,
+        factors: &[f64],
+        block: &mut Block<T>,
+    ) -> Vec<ScaleSums> {
+        let count = queries.len() / keys.depth() * factors.len();
+        block.measured.resize(count, WeightRow::default());
+        self.softmax.rows(queries, keys, factors, &mut block.rows, &mut block.measured);
+        let of_factor = |first: usize| {
+            let mut sums = ScaleSums::default();
+            for row in block.measured.iter().skip(first).step_by(factors.len()) {
+                let values = self.row_values(row);
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum += value;
+                }
+            }
+            sums
+        };
+        (0..factors.len()).map(of_factor).collect()
+    }
+
+    /// What one row adds to the sums.
+    fn row_values(&self, row: &WeightRow) -> ScaleSums {
         let WeightRow { statistics: of_row, underflowed, sum_error } = row;
         let saturated = if of_row.max_weight > self.saturated_above { 1.0 } else { 0.0 };
-        let values = [
+        [
             of_row.entropy,
             of_row.participation,
             of_row.max_weight,
@@ -148,8 +176,7 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
             of_row.logit_square_sum,
             *underflowed,
             *sum_error,
-        ];
-        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        ]
     }
 
     /// The measures of one scale from the sums over its rows.
@@ -192,8 +219,10 @@ struct Buffers<T> {
     queries: Vec<T>,
     keys: Vec<T>,
     packed: Option<PackedKeys<T>>,
-    rows: RowBuffers<T>,
-    output: OutputBuffers<T>,
+    block: Block<T>,
+    /// Of the measured rows of O, under each scale.
+    weights: Vec<T>,
+    signs: Signs,
 }
 
 impl<T: Element> Default for Buffers<T> {
@@ -202,9 +231,22 @@ impl<T: Element> Default for Buffers<T> {
             queries: Vec::new(),
             keys: Vec::new(),
             packed: None,
-            rows: RowBuffers::default(),
-            output: OutputBuffers::default(),
+            block: Block::default(),
+            weights: Vec::new(),
+            signs: Signs::default(),
         }
+    }
+}
+
+/// What a block of rows needs, of one thread.
+struct Block<T> {
+    rows: RowBuffers<T>,
+    measured: Vec<WeightRow>,
+}
+
+impl<T: Element> Default for Block<T> {
+    fn default() -> Self {
+        Self { rows: RowBuffers::default(), measured: Vec::new() }
     }
 }
 
@@ -244,7 +286,30 @@ impl<D: Draw, S: Softmax> Experiment for SoftmaxExperiment<D, S> {
         let element = if self.precision == Precision::F64 { 8.0 } else { 4.0 };
         let (n, m, scales) = (queries as f64, keys as f64, self.scales.len() as f64);
         let at_once = (OUTPUT_WEIGHTS as f64).max(m).min(n.min(OUTPUT_ROWS as f64) * m);
-        let matrices = (n + 2.0 * m) * d_k as f64 + (scales + 1.0) * at_once;
-        matrices * element + scales * n.min(ROWS_AT_ONCE as f64) * size_of::<WeightRow>() as f64
+        let matrices = (n + 2.0 * m) * d_k as f64 + scales * at_once;
+        matrices * element + scales * n.min(ROW_BLOCK as f64) * size_of::<WeightRow>() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampling::Entries;
+
+    #[test]
+    fn threads_do_not_change_a_bit() {
+        // Four blocks of rows, the last one smaller.
+        let sizes = Sizes { d_k: 5, queries: 997, keys: 211 };
+        let law = InputLaw::standard(Entries::Normal);
+        let scales = [Scale::None, Scale::InverseSqrtWidth];
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("three threads");
+        for precision in [Precision::F64, Precision::F32, Precision::Bf16] {
+            let experiment = SoftmaxExperiment::new(sizes, law, &scales, precision, 0.99);
+            let [alone, spread] = [Inside::Sequential, Inside::Parallel].map(|inside| {
+                let trial = || experiment.trial(&TrialStream::new(1, 2, 3), inside, &mut Workspace::default());
+                pool.install(trial).into_iter().map(f64::to_bits).collect::<Vec<u64>>()
+            });
+            assert_eq!(alone, spread, "{precision}");
+        }
     }
 }

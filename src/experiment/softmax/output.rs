@@ -7,43 +7,35 @@ use crate::sampling::{MatrixId, TrialStream, sign_words};
 /// Keys whose values are drawn and used at a time: memory does not grow with m.
 const KEYS: usize = 2048;
 
-/// Buffers of the product PV.
-pub(super) struct OutputBuffers<T> {
-    /// The signs of some rows of V.
-    signs: Vec<u32>,
-    /// The weights of the same keys.
-    weights: Vec<T>,
-}
+/// The signs of some rows of V, in memory that is used again.
+#[derive(Default)]
+pub(super) struct Signs(Vec<u32>);
 
-impl<T> Default for OutputBuffers<T> {
-    fn default() -> Self {
-        Self { signs: Vec::new(), weights: Vec::new() }
-    }
-}
-
-impl<T: Element> OutputBuffers<T> {
-    /// Mean square of the entries of PV less the mean Σp² of the same rows, for each P of `weights` (rows×m), V being
-    /// m × `columns` independent ±1, at most 512 columns.
-    pub(super) fn excess(&mut self, weights: &[Vec<T>], m: usize, columns: usize, stream: &TrialStream) -> Vec<f64> {
+impl Signs {
+    /// Mean square of the entries of PV less the mean Σp² of the same rows, for each P of `weights` (one below the other, `rows` × m each),
+    /// V being m × `columns` independent ±1, at most 512 columns.
+    pub(super) fn excess<T: Element>(
+        &mut self,
+        weights: &[T],
+        m: usize,
+        rows: usize,
+        columns: usize,
+        stream: &TrialStream,
+    ) -> Vec<f64> {
         let set = InstructionSet::detect();
-        let rows = weights.first().map_or(0, |weights| weights.len() / m);
-        let mut outputs = vec![0.0; rows * weights.len() * columns];
+        let mut outputs = vec![0.0; weights.len() / m * columns];
         for start in (0..m).step_by(KEYS) {
-            let length = KEYS.min(m - start);
-            // The rows of every P, one below the other.
-            self.weights.clear();
-            let all_rows = weights.iter().flat_map(|weights| weights.chunks(m));
-            all_rows.for_each(|row| self.weights.extend_from_slice(&row[start..start + length]));
-            self.signs.resize(length.div_ceil(GROUP_KEYS) * GROUP_WORDS, 0);
-            sign_words(stream, MatrixId::VALUES, start / GROUP_KEYS, &mut self.signs);
-            add_signed_sums(set, &self.weights, length, &self.signs, columns, &mut outputs);
+            let keys = start..m.min(start + KEYS);
+            self.0.resize(keys.len().div_ceil(GROUP_KEYS) * GROUP_WORDS, 0);
+            sign_words(stream, MatrixId::VALUES, start / GROUP_KEYS, &mut self.0);
+            add_signed_sums(set, weights, m, keys, &self.0, columns, &mut outputs);
         }
-        let excess = |(output, weights): (&[f64], &Vec<T>)| {
+        let excess = |(output, weights): (&[f64], &[T])| {
             let [_, square_sum, ..] = pair_sums(set, output, output, 0.0);
             let [_, weight_square_sum, ..] = pair_sums(set, weights, weights, 0.0);
             square_sum / output.len() as f64 - weight_square_sum / rows as f64
         };
-        outputs.chunks(rows * columns).zip(weights).map(excess).collect()
+        outputs.chunks_exact(rows * columns).zip(weights.chunks_exact(rows * m)).map(excess).collect()
     }
 }
 
@@ -60,7 +52,7 @@ mod tests {
         one_hot[4098] = 1.0;
         let even = vec![1.0 / m as f64; m];
         let stream = TrialStream::new(1, 2, 3);
-        let excess = OutputBuffers::default().excess(&[one_hot, even], m, 512, &stream);
+        let excess = Signs::default().excess(&[one_hot, even].concat(), m, 1, 512, &stream);
         assert_eq!(excess[0], 0.0);
         let relative = excess[1] * m as f64;
         assert!(relative != 0.0 && relative.abs() < 5.0 * (2.0f64 / 512.0).sqrt(), "{relative}");
