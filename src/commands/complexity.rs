@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::config::{self, Targets, option};
 use super::deliver::{self, Delivered, Destinations};
@@ -29,8 +29,7 @@ pub fn run(arguments: &ComplexityArguments, invocation: &str) -> Result<ExitStat
     let (targets, format) = Targets::of(&arguments.results)?;
     simulate::refuse_more_than_memory(plan.bytes(), || sizes_typed(arguments))?;
     let destinations = Destinations::open_targets(&targets)?;
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.threads).build();
-    let pool = pool.with_context(|| format!("--threads {}: the threads could not be started", plan.threads))?;
+    let pool = config::pool(Some(plan.threads))?;
     let progress = Progress::new(plan.budget, arguments.results.quiet);
     let findings = pool.install(|| complexity::run(&plan, &progress));
     progress.finish();

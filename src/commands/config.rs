@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -32,8 +33,8 @@ pub struct Config {
     pub precision: Precision,
     /// Seed of every draw.
     pub seed: u64,
-    /// Threads; `None` is all cores.
-    pub threads: Option<usize>,
+    /// The threads of the run.
+    pub pool: Arc<rayon::ThreadPool>,
     /// Whether the kernels in plain Rust are used in place of the fastest.
     pub portable: bool,
     /// The part of the trials to run.
@@ -116,7 +117,6 @@ impl Config {
             scales: option("--scale", &typed.scale, scales)?,
             precision: option("--precision", &typed.precision, str::parse)?,
             seed: option("--seed", &typed.seed, parse::seed)?,
-            threads: threads(typed.threads.as_deref())?,
             portable: typed.portable,
             shard,
             format: format(typed.results.format.as_deref(), output.as_deref())?,
@@ -126,6 +126,7 @@ impl Config {
             trials_from: typed.trials_from.clone(),
             plot: typed.results.plot.as_deref().map(PathBuf::from),
             quiet: typed.results.quiet,
+            pool: Arc::new(pool(threads(typed.threads.as_deref())?)?),
         };
         config.targets().check()?;
         Ok(config)
@@ -227,6 +228,13 @@ pub(super) fn option<T>(name: &str, text: &str, read: impl Fn(&str) -> Result<T,
 pub(super) fn threads(typed: Option<&str>) -> Result<Option<usize>> {
     let read = |text: &str| option("--threads", text, |text| parse::count(text, MOST_THREADS));
     Ok(typed.map(read).transpose()?.map(|threads| threads as usize))
+}
+
+/// So many threads, as many as there are processors where none were typed.
+pub(super) fn pool(threads: Option<usize>) -> Result<rayon::ThreadPool> {
+    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    pool.with_context(|| format!("--threads {threads}: the threads could not be started"))
 }
 
 /// The form of the rows.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::ops::Range;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::ExitStatus;
 use super::config::Config;
@@ -66,16 +66,14 @@ pub fn simulate<E: Experiment>(
 ) -> Result<ExitStatus> {
     let Extras { sweep, remarks, picture, .. } = *extras;
     InstructionSet::pin_portable(config.portable);
-    let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = config.pool.current_num_threads();
     let merged = !config.trials_from.is_empty();
     if !merged {
         experiments.iter().try_for_each(|experiment| refuse_impossible_memory(experiment, threads))?;
     }
     let layout = layout(command, config, invocation, experiments, extras);
     let mut destinations = Destinations::open(config)?;
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.with_context(|| format!("--threads {threads}: the threads could not be started"))?;
-    pool.install(|| {
+    config.pool.install(|| {
         let (recorded, trials) = match merged {
             true => Recorded::of_shards(&config.trials_from, &layout)?,
             false => {

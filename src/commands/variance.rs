@@ -1,6 +1,7 @@
 //! `attn variance`: are the logits centred, with the variance that theory gives, before and after the scale?
 
 use anyhow::{Result, bail};
+use rayon::prelude::*;
 
 use super::ExitStatus;
 use super::config::{Config, option};
@@ -28,7 +29,9 @@ pub fn run(arguments: &VarianceArguments, invocation: &str) -> Result<ExitStatus
     match method {
         Method::Logits => {
             let experiment = |&sizes| VarianceExperiment::new(sizes, config.law, &config.scales, config.precision);
-            let experiments: Vec<VarianceExperiment> = config.sizes.iter().map(experiment).collect();
+            // Theory of the points on all threads.
+            let experiments: Vec<VarianceExperiment> =
+                config.pool.install(|| config.sizes.par_iter().map(experiment).collect());
             simulate::simulate("variance", &config, invocation, &experiments, &extras)
         }
         Method::Gram => {
@@ -42,10 +45,13 @@ pub fn run(arguments: &VarianceArguments, invocation: &str) -> Result<ExitStatus
 }
 
 /// One experiment a parameter point.
-fn second_moments<S: MomentSource>(config: &Config, source: impl Fn() -> S) -> Vec<SecondMomentExperiment<S>> {
+fn second_moments<S: MomentSource + Send>(
+    config: &Config,
+    source: impl Fn() -> S + Sync,
+) -> Vec<SecondMomentExperiment<S>> {
     let experiment =
         |&sizes| SecondMomentExperiment::new(sizes, config.law, &config.scales, config.precision, source());
-    config.sizes.iter().map(experiment).collect()
+    config.pool.install(|| config.sizes.par_iter().map(experiment).collect())
 }
 
 /// How the moments are formed, from `--moments` and `--draw`.

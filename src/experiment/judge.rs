@@ -1,5 +1,7 @@
 //! From folded trials to rows with verdicts.
 
+use rayon::prelude::*;
+
 use super::series::Series;
 use super::trial_test::Trials;
 use super::{Claim, ErrorRates, Estimator, Expected, Null, Sizes};
@@ -96,10 +98,12 @@ fn sweep_family(sweep: &Sweep, points: usize) -> Family {
 /// The rows of an invocation in order: point by point, then the sweeps. `describe` fills in what all rows share.
 pub fn rows(points: &[Outcome], sweeps: &[Sweep], rates: &ErrorRates, describe: impl Fn(Row) -> Row) -> Vec<Row> {
     let level = planning_level(rates.false_alarm, families(points, sweeps));
-    let mut judged: Vec<Judged> = Vec::new();
-    for (index, point) in points.iter().enumerate() {
-        judged.extend(point.claims.iter().map(|claim| judge_point(point, claim, index, level, rates)));
-    }
+    let of_points = points.par_iter().enumerate();
+    let mut judged: Vec<Judged> = of_points
+        .flat_map(|(index, point)| {
+            point.claims.par_iter().map(move |claim| judge_point(point, claim, index, level, rates))
+        })
+        .collect();
     judged.extend(sweeps.iter().map(|sweep| judge_sweep(sweep, points.len(), level, rates.miss)));
     let p_values: Vec<(Family, Option<f64>)> =
         judged.iter().map(|judged| (judged.family.clone(), judged.row.p_value)).collect();

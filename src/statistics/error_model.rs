@@ -207,7 +207,7 @@ impl NullModel {
             return Some((estimate, estimate));
         }
         let (law, half) = (self.law(), 0.5 * self.lattice_step);
-        let (low, high) = (law.quantile(0.5 * error), law.upper_quantile(0.5 * error));
+        let (low, high) = law.quantiles(0.5 * error);
         let standard_error = self.standard_error();
         match self.kind {
             ErrorShape::Location => {
@@ -244,8 +244,8 @@ impl NullModel {
             return Some(half);
         }
         let (law, relative) = (self.law(), self.standard_error() / unit);
-        let (rejects_above, rejects_below) = (law.upper_quantile(0.5 * alpha), law.quantile(0.5 * alpha));
-        let (missed_above, missed_below) = (law.quantile(beta), law.upper_quantile(beta));
+        let (rejects_below, rejects_above) = law.quantiles(0.5 * alpha);
+        let (missed_above, missed_below) = law.quantiles(beta);
         match self.kind {
             ErrorShape::Location => {
                 Some((rejects_above - missed_above).max(missed_below - rejects_below).max(0.0) * relative + half)

@@ -133,14 +133,17 @@ pub fn sample_variance_of_logits(shape: TrialShape, query: EntryLaw, key: EntryL
 /// or both means differ from 0.
 pub fn mean_square_of_logits(shape: TrialShape, query: EntryLaw, key: EntryLaw) -> Option<Cumulants> {
     let cumulants = square_cumulants(Form::SumOfSquares, shape, query, key, shape.logits())?;
-    let fourth = || {
-        let (scaled_query, scaled_key) = (scaled_law(query), scaled_law(key));
-        let squares = PowerMeans::new(4, 2, shape.sizes(), &scaled_query, &scaled_key)?;
-        let unit = query.variance() * key.variance();
-        Some(squares.cumulant(&[2; 4]).to_f64() * unit.powi(4))
-    };
-    let centred = query.mean() == 0.0 || key.mean() == 0.0;
-    Some(Cumulants { fourth: if centred { fourth() } else { None }, ..cumulants })
+    Some(Cumulants { fourth: fourth_cumulant_of_mean_square(shape, query, key), ..cumulants })
+}
+
+/// The fourth cumulant of [`mean_square_of_logits`] alone, `None` where that has none.
+pub fn fourth_cumulant_of_mean_square(shape: TrialShape, query: EntryLaw, key: EntryLaw) -> Option<f64> {
+    if query.mean() != 0.0 && key.mean() != 0.0 {
+        return None;
+    }
+    let squares = PowerMeans::new(4, 2, shape.sizes(), &scaled_law(query), &scaled_law(key))?;
+    let unit = query.variance() * key.variance();
+    Some(squares.cumulant(&[2; 4]).to_f64() * unit.powi(4))
 }
 
 fn square_cumulants(form: Form, shape: TrialShape, query: EntryLaw, key: EntryLaw, divisor: f64) -> Option<Cumulants> {

@@ -48,11 +48,15 @@ impl LogitTheory {
             standard_deviation: law.sd,
             correlation: law.correlation,
         });
-        // The mean subtracted moves the fourth cumulant by parts in n·m of itself: that of the mean square serves.
-        let fourth = trial_cumulants::mean_square_of_logits(shape, entry, entry).and_then(|square| square.fourth);
-        let variance = trial_cumulants::sample_variance_of_logits(shape, entry, entry)
-            .map(|variance| Cumulants { fourth: variance.fourth.or(fourth), ..variance });
-        let kurtosis = kurtosis_of_logits(shape, entry, entry);
+        let variance = || {
+            // The mean subtracted moves the fourth cumulant by parts in n·m of itself: that of the mean square serves.
+            let (variance, fourth) = rayon::join(
+                || trial_cumulants::sample_variance_of_logits(shape, entry, entry),
+                || trial_cumulants::fourth_cumulant_of_mean_square(shape, entry, entry),
+            );
+            variance.map(|variance| Cumulants { fourth: variance.fourth.or(fourth), ..variance })
+        };
+        let (kurtosis, variance) = rayon::join(|| kurtosis_of_logits(shape, entry, entry), variance);
         Self { law, precision, entry, assumed, shape, correlated, variance, kurtosis }
     }
 

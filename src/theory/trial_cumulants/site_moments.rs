@@ -71,19 +71,20 @@ struct SiteMoments {
     partitions: Vec<Blocks>,
 }
 
+/// The power of each site, 0 beyond the last one.
+type Powers = [usize; HIGHEST_FACTORS];
+
 /// The digits of an index: the power of each site.
-fn powers_of_index(mut index: usize, sites: usize, base: usize) -> Vec<usize> {
-    (0..sites)
-        .map(|_| {
-            let power = index % base;
-            index /= base;
-            power
-        })
-        .collect()
+fn powers_of_index(mut index: usize, base: usize) -> Powers {
+    std::array::from_fn(|_| {
+        let power = index % base;
+        index /= base;
+        power
+    })
 }
 
 /// ∏ power!
-fn factorials(powers: &[usize]) -> f64 {
+fn factorials(powers: &Powers) -> f64 {
     (powers.iter().flat_map(|&power| 1..=power)).map(|factor| factor as f64).product()
 }
 
@@ -92,13 +93,14 @@ impl SiteMoments {
     fn new(query_blocks: &[u32], key_blocks: &[u32], sites: usize, laws: &Laws) -> Self {
         let base = laws.site_terms.len();
         let size = base.pow(sites as u32);
-        let powers: Vec<Vec<usize>> = (0..size).map(|index| powers_of_index(index, sites, base)).collect();
+        let powers: Vec<Powers> = (0..size).map(|index| powers_of_index(index, base)).collect();
         let tokens: Vec<(usize, usize)> =
             token_of_site(query_blocks, sites).into_iter().zip(token_of_site(key_blocks, sites)).collect();
         // One depth: the moments over the factorials, the zero ones left out.
         let one_depth: Vec<(usize, DoubleDouble)> = (1..size)
             .map(|index| {
-                let moment = laws.one_depth_moment(&tokens, &powers[index], DoubleDouble::ONE, TokenPowers::default());
+                let moment =
+                    laws.one_depth_moment(&tokens, &powers[index][..sites], DoubleDouble::ONE, TokenPowers::default());
                 (index, moment / factorials(&powers[index]).into())
             })
             .filter(|(_, coefficient)| !coefficient.is_zero())
@@ -227,14 +229,14 @@ fn permutations(count: usize) -> Vec<Vec<usize>> {
     })
 }
 
-/// The blocks after site s is renamed order\[s\], in increasing order.
+/// The blocks after site s is renamed order\[s\], in the order of their smallest sites.
 fn renamed(blocks: &[u32], order: &[usize]) -> Blocks {
     let rename = |block: &u32| {
         let sites = order.iter().enumerate().filter(|(site, _)| block >> site & 1 == 1);
         sites.fold(0, |renamed, (_, site)| renamed | 1 << site)
     };
     let mut blocks: Blocks = blocks.iter().map(rename).collect();
-    blocks.sort_unstable();
+    blocks.sort_unstable_by_key(|block| block.trailing_zeros());
     blocks
 }
 
@@ -271,19 +273,22 @@ impl PowerMeans {
         let orders = permutations(factors);
         let all_sites = (queries as f64 * keys as f64).powi(factors as i32);
         let partitions = set_partitions(factors);
+        // What each order of the sites makes of each partition, by index.
+        let place =
+            |blocks: Blocks| partitions.iter().position(|other| *other == blocks).expect("a renamed partition is one");
+        let of_order = |order: &Vec<usize>| partitions.iter().map(|blocks| place(renamed(blocks, order))).collect();
+        let renamings: Vec<Vec<usize>> = orders.iter().map(of_order).collect();
         let mut patterns = Vec::new();
-        for query_blocks in &partitions {
-            for key_blocks in &partitions {
+        for (query, query_blocks) in partitions.iter().enumerate() {
+            for (key, key_blocks) in partitions.iter().enumerate() {
                 let number = falling_factorial(queries, query_blocks.len()) * falling_factorial(keys, key_blocks.len());
                 if join(query_blocks, key_blocks).len() > 1 || number.is_zero() {
                     continue;
                 }
-                let rename = |order: &Vec<usize>| (renamed(query_blocks, order), renamed(key_blocks, order));
-                let alike: BTreeSet<(Blocks, Blocks)> = orders.iter().map(rename).collect();
+                let alike: BTreeSet<(usize, usize)> =
+                    renamings.iter().map(|renamed| (renamed[query], renamed[key])).collect();
                 // The first of those alike stands for all.
-                let unchanged: Vec<usize> = (0..factors).collect();
-                let itself = rename(&unchanged);
-                if alike.first() == Some(&itself) {
+                if alike.first() == Some(&(query, key)) {
                     let moments = SiteMoments::new(query_blocks, key_blocks, factors, &laws);
                     let share = DoubleDouble::from(alike.len() as f64) / (orders.len() as f64).into();
                     patterns.push((share * number / all_sites.into(), moments));
