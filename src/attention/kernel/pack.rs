@@ -155,15 +155,14 @@ fn fill_panel<T: Element>(panel: &mut [T], source: &[T], width: usize, depth: us
     for start in (0..depth).step_by(PACKING_DEPTH) {
         let end = depth.min(start + PACKING_DEPTH);
         let part = &mut panel[start * width..end * width];
-        let mut first = 0;
-        while first + 4 <= rows {
-            let row = |j| &source[(first + j) * depth + start..(first + j) * depth + end];
-            T::transpose_rows([row(0), row(1), row(2), row(3)], part, width, first);
-            first += 4;
-        }
-        for column in first..rows {
-            let row = &source[column * depth + start..column * depth + end];
-            portable::transpose_rows([row], part, width, column);
+        let row = |row: usize| &source[row * depth + start..row * depth + end];
+        if rows < 4 {
+            (0..rows).for_each(|column| portable::transpose_rows([row(column)], part, width, column));
+        } else {
+            // The last four again where their number is no multiple of four: that is faster than one by one.
+            for first in (0..rows).step_by(4).map(|first| first.min(rows - 4)) {
+                T::transpose_rows(std::array::from_fn(|j| row(first + j)), part, width, first);
+            }
         }
         if rows < width {
             for line in part.chunks_exact_mut(width) {

@@ -1,7 +1,8 @@
 //! The output of a few rows: does its variance equal Σp²?
 
+use crate::attention::kernel::gram::cross_sum;
 use crate::attention::kernel::signed_sums::{GROUP_KEYS, GROUP_WORDS, add_signed_sums};
-use crate::attention::kernel::{Element, InstructionSet, pair_sums};
+use crate::attention::kernel::{Element, InstructionSet};
 use crate::sampling::{MatrixId, TrialStream, sign_words};
 
 /// Keys whose values are drawn and used at a time: memory does not grow with m.
@@ -31,9 +32,8 @@ impl Signs {
             add_signed_sums(set, weights, m, keys, &self.0, columns, &mut outputs);
         }
         let excess = |(output, weights): (&[f64], &[T])| {
-            let [_, square_sum, ..] = pair_sums(set, output, output, 0.0);
-            let [_, weight_square_sum, ..] = pair_sums(set, weights, weights, 0.0);
-            square_sum / output.len() as f64 - weight_square_sum / rows as f64
+            let squares = [cross_sum(set, output, output, 0.0), cross_sum(set, weights, weights, 0.0)];
+            squares[0] / output.len() as f64 - squares[1] / rows as f64
         };
         outputs.chunks_exact(rows * columns).zip(weights.chunks_exact(rows * m)).map(excess).collect()
     }
