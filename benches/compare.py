@@ -36,10 +36,10 @@ ATTENTION = ["numpy slabs", "torch sdpa"]
 
 # (job, type, d, n, footing, trials of attn, trials of a peer, peers)
 CASES = [
-    ("variance", "f32", 64, 256, "beside", 4000, 400, STRONG),
-    ("variance", "f32", 64, 1024, "beside", 600, 60, STRONG),
-    ("spikiness", "f32", 64, 256, "beside", 3000, 300, STRONG),
-    ("spikiness", "f32", 64, 1024, "beside", 300, 40, STRONG),
+    ("variance", "f32", 64, 256, "beside", 16000, 800, STRONG),
+    ("variance", "f32", 64, 1024, "beside", 1500, 120, STRONG),
+    ("spikiness", "f32", 64, 256, "beside", 10000, 600, STRONG),
+    ("spikiness", "f32", 64, 1024, "beside", 1000, 80, STRONG),
     ("variance", "f32", 64, 512, "inside", 1500, 60, EAGER + COMPILED),
     ("spikiness", "f32", 64, 512, "inside", 600, 40, EAGER + COMPILED),
     ("variance", "f32", 1, 2048, "inside", 200, 12, EAGER + COMPILED),

@@ -243,7 +243,7 @@ def ratio(record):
 def benchmark_legend(records):
     versions = list(dict.fromkeys((record["program"], record["program_version"]) for record in records))
     threads = " or ".join(threads for (threads,) in distinct(records, "threads"))
-    rounds = max(record["rounds"] for record in records)
+    rounds = " or ".join(sorted({record["rounds"] for record in records if record["program"] != "attn"}, key=int))
     named = ", ".join(f"{program} {version}" for program, version in versions)
     return (f"Peer columns: time of the peer over time of `attn`, median over {rounds} rounds (smallest–largest). {threads} threads: inside one process, or "
             f"beside each other, a peer being run as {threads} processes with one thread each. {named}.")
