@@ -21,12 +21,12 @@ use attn::experiment::{Experiment, InputLaw, Sizes};
 use attn::sampling::Entries;
 use attn::statistics::{binomial, uniformity};
 
+use command_line::Arguments;
+
 /// Rates asked for.
 const LEVELS: [f64; 2] = [0.05, 0.01];
 /// Error of each exact binomial interval: of a thousand correct rates about one lies outside.
 const INTERVAL_ERROR: f64 = 1e-3;
-
-use command_line::Arguments;
 
 fn main() {
     let arguments = Arguments::of_process();

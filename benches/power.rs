@@ -15,6 +15,8 @@ use attn::experiment::variance::VarianceExperiment;
 use attn::experiment::{ErrorRates, Experiment, InputLaw, Sizes, plan};
 use attn::sampling::Entries;
 use attn::statistics::{binomial, holm_by_family, planning_level};
+
+use command_line::Arguments;
 use rayon::prelude::*;
 
 /// Logits that are too large by a factor.
@@ -33,8 +35,6 @@ impl Logits for TooLarge {
         ScaledDotProduct { precision: Precision::F64 }.power_sums(queries, keys, center, &factors, parallel)
     }
 }
-
-use command_line::Arguments;
 
 fn main() {
     let arguments = Arguments::of_process();

@@ -96,26 +96,23 @@ impl Softmax for ScaledSoftmax {
         buffers: &mut RowBuffers<T>,
         out: &mut [WeightRow],
     ) {
+        let RowBuffers { packed, raw, scaled, workspace } = buffers;
         if !self.precision.is_half() {
-            buffers.pack(queries, keys);
-            let packed = buffers.packed.as_ref().expect("packed just now");
-            packed_row_statistics(packed, keys, factors, &mut buffers.workspace, out);
+            packed_row_statistics(pack(packed, queries, keys), keys, factors, workspace, out);
             return;
         }
         let at_once = (BLOCK_LOGITS / keys.rows()).max(FEWEST_ROWS);
-        let mut raw = std::mem::take(&mut buffers.raw);
         let blocks = queries.chunks(at_once * keys.depth()).zip(out.chunks_mut(at_once * factors.len()));
         for (queries, out) in blocks {
             raw.resize(queries.len() / keys.depth() * keys.rows(), T::ZERO);
-            buffers.logits(queries, keys, &mut raw);
+            packed_logits(pack(packed, queries, keys), keys, 0..keys.rows(), raw, keys.rows());
             for (raw, out) in raw.chunks_exact(keys.rows()).zip(out.chunks_exact_mut(factors.len())) {
                 for (&factor, out) in factors.iter().zip(out) {
-                    let logits = self.scale(raw, factor, &mut buffers.scaled);
+                    let logits = self.scale(raw, factor, scaled);
                     *out = rounded_row(logits, self.rounded_weights(logits));
                 }
             }
         }
-        buffers.raw = raw;
     }
 
     fn weights<T: Element>(
@@ -131,7 +128,7 @@ impl Softmax for ScaledSoftmax {
         if out.is_empty() {
             return;
         }
-        buffers.logits(queries, keys, &mut out[..rows * m]);
+        packed_logits(pack(&mut buffers.packed, queries, keys), keys, 0..m, &mut out[..rows * m], m);
         for copy in 1..factors.len() {
             out.copy_within(..rows * m, copy * rows * m);
         }
@@ -165,19 +162,15 @@ impl<T: Element> Default for RowBuffers<T> {
     }
 }
 
-impl<T: Element> RowBuffers<T> {
-    /// Writes the raw logits of these queries to `out`, row by row.
-    fn logits(&mut self, queries: &[T], keys: &PackedKeys<T>, out: &mut [T]) {
-        let m = keys.rows();
-        packed_logits(self.pack(queries, keys), keys, 0..m, out, m);
-    }
-
-    /// These queries, packed.
-    fn pack(&mut self, queries: &[T], keys: &PackedKeys<T>) -> &PackedQueries<T> {
-        let packed = self.packed.get_or_insert_with(|| PackedQueries::empty(keys.instruction_set()));
-        packed.repack(queries, queries.len() / keys.depth(), keys.depth());
-        packed
-    }
+/// These queries, packed for these keys.
+fn pack<'a, T: Element>(
+    packed: &'a mut Option<PackedQueries<T>>,
+    queries: &[T],
+    keys: &PackedKeys<T>,
+) -> &'a PackedQueries<T> {
+    let packed = packed.get_or_insert_with(|| PackedQueries::empty(keys.instruction_set()));
+    packed.repack(queries, queries.len() / keys.depth(), keys.depth());
+    packed
 }
 
 /// Statistics of weights that were rounded, as they are: they need not sum to 1.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use rayon::prelude::*;
 
 use super::parse;
 use crate::attention::{Precision, Scale};
@@ -130,6 +131,11 @@ impl Config {
         };
         config.targets().check()?;
         Ok(config)
+    }
+
+    /// One experiment a parameter point, its theory found on the threads of the run.
+    pub fn experiments<E: Send>(&self, experiment: impl Fn(Sizes) -> E + Sync) -> Vec<E> {
+        self.pool.install(|| self.sizes.par_iter().map(|&sizes| experiment(sizes)).collect())
     }
 
     /// Where the results go.

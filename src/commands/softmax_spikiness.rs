@@ -1,7 +1,6 @@
 //! `attn softmax-spikiness`: does softmax saturate, and does the scale keep it from it?
 
 use anyhow::Result;
-use rayon::prelude::*;
 
 use super::config::{Config, option};
 use super::simulate::{self, Extras};
@@ -19,9 +18,7 @@ pub fn run(arguments: &SoftmaxSpikinessArguments, invocation: &str) -> Result<Ex
         above if above > 0.0 && above < 1.0 => Ok(above),
         _ => Err("must be above 0 and below 1, for example 0.99".to_string()),
     })?;
-    let experiment = |&sizes| SoftmaxExperiment::new(sizes, config.law, &config.scales, config.precision, above);
-    // Theory of the points on all threads.
-    let experiments: Vec<SoftmaxExperiment> = config.pool.install(|| config.sizes.par_iter().map(experiment).collect());
+    let experiment = |sizes| SoftmaxExperiment::new(sizes, config.law, &config.scales, config.precision, above);
     let extras = Extras { remarks: &|rows| remarks::remarks(rows, above), ..Extras::default() };
-    simulate::simulate("softmax-spikiness", &config, invocation, &experiments, &extras)
+    simulate::simulate("softmax-spikiness", &config, invocation, &config.experiments(experiment), &extras)
 }

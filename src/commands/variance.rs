@@ -1,7 +1,6 @@
 //! `attn variance`: are the logits centred, with the variance that theory gives, before and after the scale?
 
 use anyhow::{Result, bail};
-use rayon::prelude::*;
 
 use super::ExitStatus;
 use super::config::{Config, option};
@@ -28,11 +27,8 @@ pub fn run(arguments: &VarianceArguments, invocation: &str) -> Result<ExitStatus
     };
     match method {
         Method::Logits => {
-            let experiment = |&sizes| VarianceExperiment::new(sizes, config.law, &config.scales, config.precision);
-            // Theory of the points on all threads.
-            let experiments: Vec<VarianceExperiment> =
-                config.pool.install(|| config.sizes.par_iter().map(experiment).collect());
-            simulate::simulate("variance", &config, invocation, &experiments, &extras)
+            let experiment = |sizes| VarianceExperiment::new(sizes, config.law, &config.scales, config.precision);
+            simulate::simulate("variance", &config, invocation, &config.experiments(experiment), &extras)
         }
         Method::Gram => {
             let source = || Streamed::new(config.law, config.precision);
@@ -49,9 +45,8 @@ fn second_moments<S: MomentSource + Send>(
     config: &Config,
     source: impl Fn() -> S + Sync,
 ) -> Vec<SecondMomentExperiment<S>> {
-    let experiment =
-        |&sizes| SecondMomentExperiment::new(sizes, config.law, &config.scales, config.precision, source());
-    config.pool.install(|| config.sizes.par_iter().map(experiment).collect())
+    let experiment = |sizes| SecondMomentExperiment::new(sizes, config.law, &config.scales, config.precision, source());
+    config.experiments(experiment)
 }
 
 /// How the moments are formed, from `--moments` and `--draw`.
