@@ -6,13 +6,35 @@
 //! each polynomial's worst relative error (at most 2⁻²⁴·⁸ in f32, 2⁻⁵⁴·⁵ in f64).
 
 /// ln 2 in two parts; the first has so few bits that its product with an exponent is exact (Cody and Waite, 1980).
-const LN_2_F32: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+pub(super) const LN_2_F32: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 const LN_2_F64: [f64; 2] = [f64::from_bits(0x3FE6_2E42_FEE0_0000), f64::from_bits(0x3DEA_39EF_3579_3C76)];
+
+/// ln(1 + f) = f − f²/2 + f³ Σ coefficientsₖ fᵏ in f32, for 1 + f in [√½, √2).
+pub(super) const LN_TAIL_F32: [f32; 8] = [
+    3.333_333e-1,
+    -2.500_030_7e-1,
+    2.000_104_5e-1,
+    -1.664_128_2e-1,
+    1.421_449_6e-1,
+    -1.299_818_3e-1,
+    1.262_231_9e-1,
+    -7.902_744e-2,
+];
+/// sin(π t / 4) = t Σ coefficientsₖ t²ᵏ in f32, for |t| ≤ 1.
+pub(super) const SINE_F32: [f32; 4] = [std::f32::consts::FRAC_PI_4, -8.074_543_6e-2, 2.490_006_9e-3, -3.595_429e-5];
+/// cos(π t / 4) = Σ coefficientsₖ t²ᵏ in f32, for |t| ≤ 1.
+pub(super) const COSINE_F32: [f32; 5] = [1.0, -3.084_251_3e-1, 1.585_433_8e-2, -3.259_614e-4, 3.541_952_8e-6];
 
 /// Σ coefficientsₖ xᵏ by Horner's rule.
 macro_rules! polynomial {
-    ($x:expr, [$first:expr]) => { $first };
-    ($x:expr, [$first:expr, $($rest:expr),+ $(,)?]) => { $first + $x * polynomial!($x, [$($rest),+]) };
+    ($x:expr, $coefficients:expr) => {{
+        let coefficients = $coefficients;
+        let mut sum = coefficients[coefficients.len() - 1];
+        for k in (0..coefficients.len() - 1).rev() {
+            sum = coefficients[k] + $x * sum;
+        }
+        sum
+    }};
 }
 
 /// ln x for normal, finite x > 0; ln 1 is exactly 0. Relative error at most about 2⁻²³.
@@ -23,19 +45,7 @@ pub(super) fn ln_f32(x: f32) -> f32 {
     let exponent = (bits.wrapping_sub(std::f32::consts::FRAC_1_SQRT_2.to_bits()) as i32) >> 23;
     let f = f32::from_bits(bits.wrapping_sub((exponent as u32) << 23)) - 1.0;
     let exponent = exponent as f32;
-    let tail = polynomial!(
-        f,
-        [
-            3.333_333e-1,
-            -2.500_030_7e-1,
-            2.000_104_5e-1,
-            -1.664_128_2e-1,
-            1.421_449_6e-1,
-            -1.299_818_3e-1,
-            1.262_231_9e-1,
-            -7.902_744e-2,
-        ]
-    );
+    let tail = polynomial!(f, LN_TAIL_F32);
     let square = f * f;
     let small = square * (f * tail - 0.5) + exponent * LN_2_F32[1];
     exponent * LN_2_F32[0] + (f + small)
@@ -74,8 +84,8 @@ pub(super) fn ln_f64(x: f64) -> f64 {
 #[inline(always)]
 pub(super) fn sine_cosine_f32(t: f32) -> (f32, f32) {
     let z = t * t;
-    let sine = t * polynomial!(z, [std::f32::consts::FRAC_PI_4, -8.074_543_6e-2, 2.490_006_9e-3, -3.595_429e-5]);
-    let cosine = polynomial!(z, [1.0, -3.084_251_3e-1, 1.585_433_8e-2, -3.259_614e-4, 3.541_952_8e-6,]);
+    let sine = t * polynomial!(z, SINE_F32);
+    let cosine = polynomial!(z, COSINE_F32);
     (sine, cosine)
 }
 

@@ -36,6 +36,8 @@ mod elementary;
 mod entries;
 mod laws;
 mod normal;
+#[cfg(target_arch = "x86_64")]
+mod normal_avx512;
 mod scatter;
 pub mod stream;
 pub mod threefry;

@@ -24,14 +24,16 @@
 use super::bulk::GroupLaw;
 use super::elementary::{ln_f32, ln_f64, sine_cosine_f32, sine_cosine_f64};
 use super::threefry::{BlockGroup, LANES};
+#[cfg(target_arch = "x86_64")]
+use super::{bulk::FillQuads, normal_avx512::fill_quads};
 
 /// Standard normal entries.
 pub(super) struct NormalLaw;
 
 /// Bit 30 of the angle's top word exchanges the outputs.
-const EXCHANGE: u32 = 1 << 30;
+pub(super) const EXCHANGE: u32 = 1 << 30;
 /// Bit 31 of the angle's top word negates the cosine.
-const NEGATE: u32 = 1 << 31;
+pub(super) const NEGATE: u32 = 1 << 31;
 
 /// A pair of normals from a radius word and an angle word.
 #[inline(always)]
@@ -73,6 +75,9 @@ pub(super) fn wide(high: f64, low: u32) -> f64 {
 impl GroupLaw<f32> for NormalLaw {
     const ELEMENTS: usize = 4 * LANES;
     type Group = [f32; 4 * LANES];
+
+    #[cfg(target_arch = "x86_64")]
+    const QUADS_AVX512: Option<FillQuads<f32>> = Some(fill_quads);
 
     fn zeros() -> Self::Group {
         [0.0; 4 * LANES]

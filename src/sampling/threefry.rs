@@ -15,10 +15,11 @@ pub(super) const LANES: usize = 16;
 pub(super) type BlockGroup = [[u32; LANES]; 4];
 
 /// Skein's key-schedule parity constant, cut to 32 bits.
-const PARITY: u32 = 0x1BD1_1BDA;
+pub(super) const PARITY: u32 = 0x1BD1_1BDA;
 
 /// Left rotations of the two mixes of a round; round r uses entry r mod 8.
-const ROTATIONS: [[u32; 2]; 8] = [[10, 26], [11, 21], [13, 27], [23, 5], [6, 20], [17, 11], [25, 10], [18, 20]];
+pub(super) const ROTATIONS: [[u32; 2]; 8] =
+    [[10, 26], [11, 21], [13, 27], [23, 5], [6, 20], [17, 11], [25, 10], [18, 20]];
 
 /// The four words of Threefry4x32-20 at `counter` under `key`.
 ///
