@@ -1,5 +1,7 @@
 //! The number types of matrices.
 
+pub(crate) mod elementary;
+
 /// `f32` or `f64`, as far as code that serves both needs to know.
 pub trait Real: Copy + Default + Send + Sync + 'static {
     /// Zero.

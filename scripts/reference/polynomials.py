@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Coefficients of the polynomials in src/sampling/elementary.rs.
+"""Coefficients of the polynomials in src/number/elementary.rs.
 
 Each one interpolates its function at Chebyshev nodes in 60-digit arithmetic (within a few per cent of the
 best possible polynomial of its degree) and is then rounded to the precision that uses it. Needs mpmath, numpy.

@@ -5,9 +5,9 @@
 //! (2048 a group) in either precision, so its f32 and f64 matrices are equal.
 
 use super::bulk::GroupLaw;
-use super::elementary::{ln_f32, ln_f64};
 use super::normal::wide;
 use super::threefry::{BlockGroup, LANES};
+use crate::number::elementary::{ln_f32, ln_f64};
 
 /// The top bit of a word.
 const SIGN: u32 = 1 << 31;

@@ -32,7 +32,6 @@
 //! ```
 
 mod bulk;
-mod elementary;
 mod entries;
 mod laws;
 mod normal;

@@ -22,10 +22,10 @@
 //! f32 and f64 draws share words: use one precision or the other in a trial, not both as if independent.
 
 use super::bulk::GroupLaw;
-use super::elementary::{ln_f32, ln_f64, sine_cosine_f32, sine_cosine_f64};
 use super::threefry::{BlockGroup, LANES};
 #[cfg(target_arch = "x86_64")]
 use super::{bulk::FillQuads, normal_avx512::fill_quads};
+use crate::number::elementary::{ln_f32, ln_f64, sine_cosine_f32, sine_cosine_f64};
 
 /// Standard normal entries.
 pub(super) struct NormalLaw;

@@ -9,9 +9,9 @@ use std::arch::x86_64::*;
 use std::f32::consts::FRAC_1_SQRT_2;
 
 use super::bulk::Place;
-use super::elementary::{COSINE_F32, LN_2_F32, LN_TAIL_F32, SINE_F32};
 use super::normal::{EXCHANGE, NEGATE};
 use super::threefry::{BlockGroup, LANES, PARITY, ROTATIONS};
+use crate::number::elementary::{COSINE_F32, LN_2_F32, LN_TAIL_F32, SINE_F32};
 
 /// Registers that each step is written for.
 const SIDE_BY_SIDE: usize = 4;

@@ -6,11 +6,11 @@
 //! each polynomial's worst relative error (at most 2⁻²⁴·⁸ in f32, 2⁻⁵⁴·⁵ in f64).
 
 /// ln 2 in two parts; the first has so few bits that its product with an exponent is exact (Cody and Waite, 1980).
-pub(super) const LN_2_F32: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+pub(crate) const LN_2_F32: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 const LN_2_F64: [f64; 2] = [f64::from_bits(0x3FE6_2E42_FEE0_0000), f64::from_bits(0x3DEA_39EF_3579_3C76)];
 
 /// ln(1 + f) = f − f²/2 + f³ Σ coefficientsₖ fᵏ in f32, for 1 + f in [√½, √2).
-pub(super) const LN_TAIL_F32: [f32; 8] = [
+pub(crate) const LN_TAIL_F32: [f32; 8] = [
     3.333_333e-1,
     -2.500_030_7e-1,
     2.000_104_5e-1,
@@ -21,9 +21,9 @@ pub(super) const LN_TAIL_F32: [f32; 8] = [
     -7.902_744e-2,
 ];
 /// sin(π t / 4) = t Σ coefficientsₖ t²ᵏ in f32, for |t| ≤ 1.
-pub(super) const SINE_F32: [f32; 4] = [std::f32::consts::FRAC_PI_4, -8.074_543_6e-2, 2.490_006_9e-3, -3.595_429e-5];
+pub(crate) const SINE_F32: [f32; 4] = [std::f32::consts::FRAC_PI_4, -8.074_543_6e-2, 2.490_006_9e-3, -3.595_429e-5];
 /// cos(π t / 4) = Σ coefficientsₖ t²ᵏ in f32, for |t| ≤ 1.
-pub(super) const COSINE_F32: [f32; 5] = [1.0, -3.084_251_3e-1, 1.585_433_8e-2, -3.259_614e-4, 3.541_952_8e-6];
+pub(crate) const COSINE_F32: [f32; 5] = [1.0, -3.084_251_3e-1, 1.585_433_8e-2, -3.259_614e-4, 3.541_952_8e-6];
 
 /// Σ coefficientsₖ xᵏ by Horner's rule.
 macro_rules! polynomial {
@@ -39,7 +39,7 @@ macro_rules! polynomial {
 
 /// ln x for normal, finite x > 0; ln 1 is exactly 0. Relative error at most about 2⁻²³.
 #[inline(always)]
-pub(super) fn ln_f32(x: f32) -> f32 {
+pub(crate) fn ln_f32(x: f32) -> f32 {
     let bits = x.to_bits();
     // x = 2^exponent (1 + f) with 1 + f in [√½, √2): near x = 1 the exponent is 0 and nothing cancels.
     let exponent = (bits.wrapping_sub(std::f32::consts::FRAC_1_SQRT_2.to_bits()) as i32) >> 23;
@@ -53,7 +53,7 @@ pub(super) fn ln_f32(x: f32) -> f32 {
 
 /// ln x for normal, finite x > 0; ln 1 is exactly 0. Relative error at most about 2⁻⁵².
 #[inline(always)]
-pub(super) fn ln_f64(x: f64) -> f64 {
+pub(crate) fn ln_f64(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = (bits.wrapping_sub(std::f64::consts::FRAC_1_SQRT_2.to_bits()) as i64) >> 52;
     let f = f64::from_bits(bits.wrapping_sub((exponent as u64) << 52)) - 1.0;
@@ -80,9 +80,19 @@ pub(super) fn ln_f64(x: f64) -> f64 {
     exponent * LN_2_F64[0] - ((half_square - (s * (half_square + r) + exponent * LN_2_F64[1])) - f)
 }
 
+/// ln(1 + x) for finite x ≥ 0. Relative error at most about 2⁻⁵¹.
+#[inline(always)]
+pub(crate) fn ln_1p_f64(x: f64) -> f64 {
+    let sum = 1.0 + x;
+    // What the sum lost, exactly where x < 1 (Dekker, Numerische Mathematik 18, 1971) and else to a part in 2⁵³ of ln sum;
+    // ln(sum + lost) = ln sum + lost / sum to the second order.
+    let lost = x - (sum - 1.0);
+    ln_f64(sum) + lost / sum
+}
+
 /// (sin(π t / 4), cos(π t / 4)) for |t| ≤ 1; the sine is odd in t to the last bit.
 #[inline(always)]
-pub(super) fn sine_cosine_f32(t: f32) -> (f32, f32) {
+pub(crate) fn sine_cosine_f32(t: f32) -> (f32, f32) {
     let z = t * t;
     let sine = t * polynomial!(z, SINE_F32);
     let cosine = polynomial!(z, COSINE_F32);
@@ -91,7 +101,7 @@ pub(super) fn sine_cosine_f32(t: f32) -> (f32, f32) {
 
 /// (sin(π t / 4), cos(π t / 4)) for |t| ≤ 1; the sine is odd in t to the last bit.
 #[inline(always)]
-pub(super) fn sine_cosine_f64(t: f64) -> (f64, f64) {
+pub(crate) fn sine_cosine_f64(t: f64) -> (f64, f64) {
     let z = t * t;
     let sine = t * polynomial!(
         z,
@@ -147,6 +157,17 @@ mod tests {
         }
         assert_eq!(ln_f32(1.0).to_bits(), 0);
         assert_eq!(ln_f64(1.0).to_bits(), 0);
+    }
+
+    #[test]
+    fn the_logarithm_of_one_more_is_relatively_accurate_from_nothing_to_much() {
+        // Reference: the platform's function, right to 1 ulp.
+        for x in arguments().chain((0..40).map(|k| 3.0_f64.powi(k))).chain([f64::MIN_POSITIVE, 1e-300, 1e-17]) {
+            let truth = x.ln_1p();
+            let error = (ln_1p_f64(x) - truth).abs();
+            assert!(error <= 2.0 * f64::EPSILON * truth, "ln (1 + {x}): {error}");
+        }
+        assert_eq!(ln_1p_f64(0.0).to_bits(), 0);
     }
 
     #[test]
