@@ -42,6 +42,7 @@ mod pack;
 mod pair_sums;
 mod portable;
 mod registers;
+mod row_statistics;
 mod row_sums;
 pub mod signed_sums;
 mod softmax;
@@ -58,7 +59,8 @@ pub use materialised::{SoftmaxRows, materialised_attention, pv, qk, scale_softma
 pub use operands::{AttentionInputs, AttentionOutput, AttentionShape, Threads};
 pub use pack::{PackedKeys, PackedQueries};
 pub use pair_sums::pair_sums;
-pub use softmax::{RowStatistics, SoftmaxWorkspace, packed_row_statistics};
+pub use row_statistics::RowStatistics;
+pub use softmax::{SoftmaxWorkspace, packed_row_statistics};
 pub use streaming::{StreamingWorkspace, streaming_attention, streaming_attention_into};
 
 use crate::number::Real;

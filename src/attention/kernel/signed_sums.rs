@@ -10,6 +10,7 @@
 //! so every instruction set gives the same bits.
 
 use super::InstructionSet;
+use super::compiled::compiled_for_each_set;
 use super::operands::assert_available;
 use crate::number::Real;
 use std::ops::{Add, Mul, Range};
@@ -55,24 +56,38 @@ pub fn add_signed_sums<T: SignedSums>(
         return;
     }
     let mut sums = vec![T::ZERO; ROWS * MOST_COLUMNS];
+    // Of a last tile with fewer rows, the others keep what they held: nobody reads their sums.
+    let mut quads = [[[T::ZERO; GROUP_KEYS]; ROWS]; GROUPS];
     for (weights, out) in weights.chunks(ROWS * m).zip(out.chunks_mut(ROWS * columns)) {
         for (piece, signs) in signs.chunks(GROUPS * GROUP_WORDS).enumerate() {
             let groups = signs.len() / GROUP_WORDS;
-            let mut quads = [[[T::ZERO; GROUP_KEYS]; ROWS]; GROUPS];
             let first = keys.start + piece * GROUPS * GROUP_KEYS;
             let last = keys.end.min(first + GROUPS * GROUP_KEYS);
             for (row, weights) in weights.chunks_exact(m).enumerate() {
                 let (whole, rest) = weights[first..last].as_chunks::<GROUP_KEYS>();
                 quads.iter_mut().zip(whole).for_each(|(quads, &quad)| quads[row] = quad);
                 if !rest.is_empty() {
+                    quads[whole.len()][row] = [T::ZERO; GROUP_KEYS];
                     quads[whole.len()][row][..rest.len()].copy_from_slice(rest);
                 }
             }
             T::tile_sums(set, &quads[..groups], signs, columns.div_ceil(BLOCK), &mut sums);
             for (out, sums) in out.chunks_exact_mut(columns).zip(sums.chunks_exact(MOST_COLUMNS)) {
-                out.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum.to_f64());
+                add_to(set, sums, out);
             }
         }
+    }
+}
+
+compiled_for_each_set! {
+    /// Adds the first numbers to the totals.
+    add_to<T: Real> = add_in_order(numbers: &[T], totals: &mut [f64])
+}
+
+#[inline(always)]
+fn add_in_order<T: Real>(numbers: &[T], totals: &mut [f64]) {
+    for (total, number) in totals.iter_mut().zip(numbers) {
+        *total += number.to_f64();
     }
 }
 

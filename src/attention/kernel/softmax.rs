@@ -30,78 +30,13 @@
 //! and where it is below 2⁻¹²⁶ the row is one-hot: entropy, tr J and ‖J‖²_F are 0.
 
 use super::pack::{AlignedBuffer, PackedKeys, PackedQueries};
+use super::row_statistics::{RowStatistics, SIDE_BY_SIDE, Statistics, Totals, work_out};
 use super::row_sums::{MOST_DOUBLINGS, Rates, WeightSums};
 use super::{Element, InstructionSet, ROW_BLOCK, assert_same_shape, dispatch};
 
 /// The longest registers of logits in one block of a row: each lane takes as many terms before it is added in f64, and
 /// twice as many in a register half as long.
 const TERMS: usize = 64;
-
-/// What the softmax p of one row of m logits x amounts to.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct RowStatistics {
-    /// ln Σ eˣ.
-    pub log_partition: f64,
-    /// −Σ p ln p in nats, from 0 to ln m.
-    pub entropy: f64,
-    /// Σ p², from 1/m to 1: one over the effective number of keys.
-    pub participation: f64,
-    /// Σ p³.
-    pub sum_p_cubed: f64,
-    /// The largest p.
-    pub max_weight: f64,
-    /// tr J = 1 − Σ p² of the Jacobian J = diag p − ppᵀ.
-    pub jacobian_trace: f64,
-    /// ‖J‖²_F = Σ p² − 2 Σ p³ + (Σ p²)².
-    pub jacobian_frobenius: f64,
-    /// Σ x.
-    pub logit_sum: f64,
-    /// Σ x².
-    pub logit_square_sum: f64,
-}
-
-impl RowStatistics {
-    /// NaN, for a row whose logits are not finite.
-    const UNDEFINED: Self = Self {
-        log_partition: f64::NAN,
-        entropy: f64::NAN,
-        participation: f64::NAN,
-        sum_p_cubed: f64::NAN,
-        max_weight: f64::NAN,
-        jacobian_trace: f64::NAN,
-        jacobian_frobenius: f64::NAN,
-        logit_sum: f64::NAN,
-        logit_square_sum: f64::NAN,
-    };
-
-    /// From the largest logit and the sums over the other weights, e^(rate (x − maximum)).
-    fn new(sums: &WeightSums, rate: f64, maximum: f64) -> Self {
-        // One division: at small m it is rows that cost.
-        let p = 1.0 / (1.0 + sums.first);
-        let r1 = sums.first * p;
-        let r2 = sums.second * (p * p);
-        let r3 = sums.third * (p * p * p);
-        // Above 1 the rounded sum keeps all digits that its logarithm needs, which takes a third of the time of `ln_1p`.
-        let logarithm = if sums.first > 1.0 { (1.0 + sums.first).ln() } else { sums.first.ln_1p() };
-        Self {
-            log_partition: rate * maximum + logarithm,
-            entropy: logarithm - rate * sums.moment * p,
-            participation: p * p + r2,
-            sum_p_cubed: p * p * p + r3,
-            max_weight: p,
-            jacobian_trace: r1 * (1.0 + p) - r2,
-            jacobian_frobenius: p * p * r1 * r1 + r2 * (1.0 + 2.0 * p * p + r2) - 2.0 * r3,
-            logit_sum: 0.0,
-            logit_square_sum: 0.0,
-        }
-    }
-
-    /// Of m equal weights.
-    fn uniform(m: usize) -> Self {
-        let others = (m - 1) as f64;
-        Self::new(&WeightSums { first: others, second: others, third: others, moment: 0.0 }, 0.0, 0.0)
-    }
-}
 
 /// One or two factors of the same sign that share their exponentials.
 #[derive(Debug, Clone, Copy)]
@@ -220,7 +155,7 @@ pub fn packed_row_statistics<T: Element, R: From<RowStatistics>>(
     for (first, out) in (0..tiles).step_by(group).zip(out.chunks_mut(group * height * factors.len())) {
         let packed = queries.0.span(first, tiles.min(first + group));
         reduce_rows(packed, out.len() / factors.len(), height, keys, workspace);
-        workspace.finish(keys.rows(), out);
+        workspace.finish(keys.instruction_set(), keys.rows(), out);
     }
 }
 
@@ -357,32 +292,42 @@ fn rescale(sums: &mut WeightSums, rate: f64, step: f64) {
 }
 
 impl<T: Element> SoftmaxWorkspace<T> {
-    /// Writes the statistics of the tile's rows over `m` keys.
-    fn finish<R: From<RowStatistics>>(&self, m: usize, out: &mut [R]) {
+    /// Writes the statistics of the rows over `m` keys.
+    fn finish<R: From<RowStatistics>>(&self, set: InstructionSet, m: usize, out: &mut [R]) {
         let factors = self.rounded.len();
-        for (row, out) in out.chunks_exact_mut(factors).enumerate() {
-            for (factor, out) in out.iter_mut().enumerate() {
-                *out = self.row_statistics(m, row, factor).into();
+        let (mut totals, mut found) = (Totals::default(), Statistics::default());
+        for (index, out) in out.chunks_mut(SIDE_BY_SIDE * factors).enumerate() {
+            let first = index * SIDE_BY_SIDE;
+            for factor in 0..factors {
+                let rows = out.len() / factors;
+                for lane in 0..rows {
+                    self.set_totals(m, first + lane, factor, &mut totals, lane);
+                }
+                work_out(set, &totals, self.rounded[factor].to_f64(), &mut found);
+                for lane in 0..rows {
+                    out[lane * factors + factor] = found.row(lane).into();
+                }
             }
         }
     }
 
-    /// The statistics of one row under one factor.
-    fn row_statistics(&self, m: usize, row: usize, factor: usize) -> RowStatistics {
-        let [sum, square_sum] = self.power_sums[row];
-        if !sum.is_finite() {
-            return RowStatistics::UNDEFINED;
-        }
+    /// Sets what was added up of one row under one factor.
+    #[inline(always)]
+    fn set_totals(&self, m: usize, row: usize, factor: usize, totals: &mut Totals, lane: usize) {
         let value = self.rounded[factor].to_f64();
         let side = if value < 0.0 { &self.negative } else { &self.positive };
-        let statistics = match side.maxima[row] {
+        match side.maxima[row] {
             Some(maximum) if value != 0.0 => {
                 let sums = &self.sums[row * self.rounded.len() + factor];
-                RowStatistics::new(sums, value.abs(), maximum.to_f64())
+                totals.set(lane, sums, maximum.to_f64(), self.power_sums[row]);
             }
-            _ => RowStatistics::uniform(m),
-        };
-        RowStatistics { logit_sum: value * sum, logit_square_sum: value * value * square_sum, ..statistics }
+            // m equal weights.
+            _ => {
+                let others = (m - 1) as f64;
+                let sums = WeightSums { first: others, second: others, third: others, moment: 0.0 };
+                totals.set(lane, &sums, 0.0, self.power_sums[row]);
+            }
+        }
     }
 }
 

@@ -147,17 +147,16 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
         let count = queries.len() / keys.depth() * factors.len();
         block.measured.resize(count, WeightRow::default());
         self.softmax.rows(queries, keys, factors, &mut block.rows, &mut block.measured);
-        let of_factor = |first: usize| {
-            let mut sums = ScaleSums::default();
-            for row in block.measured.iter().skip(first).step_by(factors.len()) {
+        let mut sums = vec![ScaleSums::default(); factors.len()];
+        for rows in block.measured.chunks_exact(factors.len()) {
+            for (sums, row) in sums.iter_mut().zip(rows) {
                 let values = self.row_values(row);
                 for (sum, value) in sums.iter_mut().zip(values) {
                     *sum += value;
                 }
             }
-            sums
-        };
-        (0..factors.len()).map(of_factor).collect()
+        }
+        sums
     }
 
     /// What one row adds to the sums.
