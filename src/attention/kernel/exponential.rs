@@ -56,6 +56,88 @@ impl Exponential for f64 {
     ];
 }
 
+/// Most coefficients of a polynomial.
+const MOST_COEFFICIENTS: usize = 12;
+
+/// The constants of e^(rate·x) as numbers (`C` an element) or registers. With a power of two for a rate multiplied into them, which
+/// rounds nothing, x needs not be multiplied.
+#[derive(Clone, Copy, Debug)]
+pub struct Constants<C> {
+    log2_e: C,
+    minus_ln_2: [C; 2],
+    coefficients: [C; MOST_COEFFICIENTS],
+    least: C,
+}
+
+impl<T: Exponential> Constants<T> {
+    /// The constants for a rate that can be multiplied into them without rounding.
+    pub fn with_rate(rate: T) -> Option<Self> {
+        let rate = rate.to_f64();
+        // A power of two has no bits but those of its exponent. Beyond these sizes a constant might not be a normal number.
+        if rate.to_bits().trailing_zeros() < 52 || !(1.0 / 65536.0..=65536.0).contains(&rate) {
+            return None;
+        }
+        let scaled = |constant: T, factor: f64| T::from_f64(constant.to_f64() * factor);
+        let mut coefficients = [T::ZERO; MOST_COEFFICIENTS];
+        for (power, (scaled_one, &coefficient)) in (0..).zip(coefficients.iter_mut().zip(T::COEFFICIENTS)) {
+            *scaled_one = scaled(coefficient, rate.powi(power));
+        }
+        Some(Self {
+            log2_e: scaled(T::LOG2_E, rate),
+            minus_ln_2: T::MINUS_LN_2.map(|part| scaled(part, 1.0 / rate)),
+            coefficients,
+            least: scaled(T::LEAST, 1.0 / rate),
+        })
+    }
+}
+
+impl<R: Register> Constants<R> {
+    /// Those of e^x.
+    ///
+    /// # Safety
+    /// The machine must have the instructions of the register.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "what takes a closure would not be compiled for the instruction set")]
+    pub unsafe fn without_rate() -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut coefficients = [R::splat(R::Element::ZERO); MOST_COEFFICIENTS];
+            for k in 0..R::Element::COEFFICIENTS.len() {
+                coefficients[k] = R::splat(R::Element::COEFFICIENTS[k]);
+            }
+            let [high, low] = R::Element::MINUS_LN_2;
+            Self {
+                log2_e: R::splat(R::Element::LOG2_E),
+                minus_ln_2: [R::splat(high), R::splat(low)],
+                coefficients,
+                least: R::splat(R::Element::LEAST),
+            }
+        }
+    }
+
+    /// The numbers in every lane.
+    ///
+    /// # Safety
+    /// The machine must have the instructions of the register.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "as above")]
+    pub unsafe fn splat(numbers: &Constants<R::Element>) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut coefficients = [R::splat(R::Element::ZERO); MOST_COEFFICIENTS];
+            for k in 0..R::Element::COEFFICIENTS.len() {
+                coefficients[k] = R::splat(numbers.coefficients[k]);
+            }
+            Self {
+                log2_e: R::splat(numbers.log2_e),
+                minus_ln_2: [R::splat(numbers.minus_ln_2[0]), R::splat(numbers.minus_ln_2[1])],
+                coefficients,
+                least: R::splat(numbers.least),
+            }
+        }
+    }
+}
+
 /// e^z for each lane z ≤ 0 of `N` registers.
 ///
 /// A processor sees only so many instructions ahead, and one register's are a single chain of dependent ones: those of several registers are
@@ -70,30 +152,46 @@ impl Exponential for f64 {
 #[inline(always)]
 pub unsafe fn exponential<R: Register, const N: usize>(z: [R; N]) -> [R; N] {
     // SAFETY: the caller's promise.
+    unsafe { exponential_with::<R, true, N>(z, &Constants::without_rate()) }
+}
+
+/// [`exponential`] of rate·x, the rate being that of the constants. Unless `GUARDED`, every rate·x must be at least `LEAST`.
+///
+/// # Safety
+/// The machine must have the instructions of the register.
+#[inline(always)]
+pub unsafe fn exponential_with<R: Register, const GUARDED: bool, const N: usize>(
+    x: [R; N],
+    constants: &Constants<R>,
+) -> [R; N] {
+    // SAFETY: the caller's promise.
     unsafe {
-        let (mut shifted, mut rest) = (z, z);
-        let (shift, log2_e) = (R::splat(R::Element::SHIFT), R::splat(R::Element::LOG2_E));
+        let (mut shifted, mut rest) = (x, x);
+        let shift = R::splat(R::Element::SHIFT);
         for i in 0..N {
-            shifted[i] = z[i].multiply_add(log2_e, shift);
+            shifted[i] = x[i].multiply_add(constants.log2_e, shift);
         }
         let mut exponent = shifted;
         for i in 0..N {
             exponent[i] = shifted[i].subtract(shift);
         }
-        for part in R::Element::MINUS_LN_2 {
+        for part in constants.minus_ln_2 {
             for i in 0..N {
-                rest[i] = exponent[i].multiply_add(R::splat(part), rest[i]);
+                rest[i] = exponent[i].multiply_add(part, rest[i]);
             }
         }
-        let (last, others) = R::Element::COEFFICIENTS.split_last().expect("coefficients are never empty");
-        let mut power = [R::splat(*last); N];
-        for &coefficient in others.iter().rev() {
+        let last = R::Element::COEFFICIENTS.len() - 1;
+        let mut power = [constants.coefficients[last]; N];
+        for &coefficient in constants.coefficients[..last].iter().rev() {
             for i in 0..N {
-                power[i] = power[i].multiply_add(rest[i], R::splat(coefficient));
+                power[i] = power[i].multiply_add(rest[i], coefficient);
             }
         }
         for i in 0..N {
-            power[i] = power[i].times_power_of_two(shifted[i]).kept_from(z[i], R::splat(R::Element::LEAST));
+            power[i] = power[i].times_power_of_two(shifted[i]);
+            if GUARDED {
+                power[i] = power[i].kept_from(x[i], constants.least);
+            }
         }
         power
     }

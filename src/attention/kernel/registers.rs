@@ -36,6 +36,8 @@ pub trait Register: Copy {
     unsafe fn multiply_add(self, factor: Self, term: Self) -> Self;
     /// The larger of both; `other` if either is NaN.
     unsafe fn maximum(self, other: Self) -> Self;
+    /// The smaller of both; `other` if either is NaN.
+    unsafe fn minimum(self, other: Self) -> Self;
     /// self where key ≥ bound, else 0; 0 where either is NaN.
     unsafe fn kept_from(self, key: Self, bound: Self) -> Self;
     /// self · 2^k, where the register `shifted` is `SHIFT` + k, and result and self are normal numbers.
@@ -46,6 +48,8 @@ pub trait Register: Copy {
     unsafe fn total(self) -> f64;
     /// The lanes' largest number; unspecified if one is NaN.
     unsafe fn largest(self) -> Self::Element;
+    /// The lanes' smallest number; unspecified if one is NaN.
+    unsafe fn smallest(self) -> Self::Element;
 }
 
 /// A register in plain Rust, for machines without vector instructions of ours.
@@ -107,6 +111,10 @@ macro_rules! portable {
                 self.with(other, |a, b| if a > b { a } else { b })
             }
             #[inline(always)]
+            unsafe fn minimum(self, other: Self) -> Self {
+                self.with(other, |a, b| if a < b { a } else { b })
+            }
+            #[inline(always)]
             unsafe fn kept_from(self, key: Self, bound: Self) -> Self {
                 let mut lanes = self.0;
                 for lane in 0..$lanes {
@@ -135,6 +143,10 @@ macro_rules! portable {
             unsafe fn largest(self) -> $element {
                 self.0.iter().fold($element::NEG_INFINITY, |a, &b| if b > a { b } else { a })
             }
+            #[inline(always)]
+            unsafe fn smallest(self) -> $element {
+                self.0.iter().fold($element::INFINITY, |a, &b| if b < a { b } else { a })
+            }
         }
     };
 }
@@ -152,11 +164,11 @@ mod x86 {
         (
             $name:ident, $register:ident, $element:ident, $lanes:literal, mantissa: $mantissa:literal,
             splat: $splat:ident, load: $load:ident, store: $store:ident,
-            add: $add:ident, subtract: $subtract:ident, multiply: $multiply:ident, fma: $fma:ident, max: $max:ident,
+            add: $add:ident, subtract: $subtract:ident, multiply: $multiply:ident, fma: $fma:ident, max: $max:ident, min: $min:ident,
             kept: |$number:ident, $key:ident, $bound:ident| $kept:expr, to_bits: $to_bits:ident,
             from_bits: $from_bits:ident, shift: $shift:ident, add_bits: $add_bits:ident,
             equal: |$left:ident, $right:ident| $equal:expr, total: |$lanes_of:ident| $total:expr,
-            largest: |$all:ident| $largest:expr
+            largest: |$all:ident| $largest:expr, smallest: |$each:ident| $smallest:expr
         ) => {
             #[doc = concat!("A register of ", stringify!($lanes), " numbers.")]
             #[derive(Clone, Copy)]
@@ -201,6 +213,10 @@ mod x86 {
                     Self(unsafe { $max(self.0, other.0) })
                 }
                 #[inline(always)]
+                unsafe fn minimum(self, other: Self) -> Self {
+                    Self(unsafe { $min(self.0, other.0) })
+                }
+                #[inline(always)]
                 unsafe fn kept_from(self, key: Self, bound: Self) -> Self {
                     let ($number, $key, $bound) = (self.0, key.0, bound.0);
                     Self(unsafe { $kept })
@@ -225,6 +241,11 @@ mod x86 {
                     let $all = self.0;
                     unsafe { $largest }
                 }
+                #[inline(always)]
+                unsafe fn smallest(self) -> $element {
+                    let $each = self.0;
+                    unsafe { $smallest }
+                }
             }
         };
     }
@@ -246,7 +267,7 @@ mod x86 {
 
     register! {
         Avx512F32, __m512, f32, 16, mantissa: 23, splat: _mm512_set1_ps, load: _mm512_loadu_ps, store: _mm512_storeu_ps,
-        add: _mm512_add_ps, subtract: _mm512_sub_ps, multiply: _mm512_mul_ps, fma: _mm512_fmadd_ps, max: _mm512_max_ps,
+        add: _mm512_add_ps, subtract: _mm512_sub_ps, multiply: _mm512_mul_ps, fma: _mm512_fmadd_ps, max: _mm512_max_ps, min: _mm512_min_ps,
         kept: |number, key, bound| _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(key, bound), number),
         to_bits: _mm512_castps_si512, from_bits: _mm512_castsi512_ps, shift: _mm512_slli_epi32,
         add_bits: _mm512_add_epi32,
@@ -255,22 +276,23 @@ mod x86 {
             _mm512_cvtps_pd(_mm512_castps512_ps256(lanes)),
             _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(lanes))
         )),
-        largest: |lanes| _mm512_reduce_max_ps(lanes)
+        largest: |lanes| _mm512_reduce_max_ps(lanes), smallest: |lanes| _mm512_reduce_min_ps(lanes)
     }
 
     register! {
         Avx512F64, __m512d, f64, 8, mantissa: 52, splat: _mm512_set1_pd, load: _mm512_loadu_pd, store: _mm512_storeu_pd,
-        add: _mm512_add_pd, subtract: _mm512_sub_pd, multiply: _mm512_mul_pd, fma: _mm512_fmadd_pd, max: _mm512_max_pd,
+        add: _mm512_add_pd, subtract: _mm512_sub_pd, multiply: _mm512_mul_pd, fma: _mm512_fmadd_pd, max: _mm512_max_pd, min: _mm512_min_pd,
         kept: |number, key, bound| _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_GE_OQ>(key, bound), number),
         to_bits: _mm512_castpd_si512, from_bits: _mm512_castsi512_pd, shift: _mm512_slli_epi64,
         add_bits: _mm512_add_epi64,
         equal: |left, right| u32::from(_mm512_cmp_pd_mask::<_CMP_EQ_OQ>(left, right)),
-        total: |lanes| total_of_eight(lanes), largest: |lanes| _mm512_reduce_max_pd(lanes)
+        total: |lanes| total_of_eight(lanes), largest: |lanes| _mm512_reduce_max_pd(lanes),
+        smallest: |lanes| _mm512_reduce_min_pd(lanes)
     }
 
     register! {
         Avx2F32, __m256, f32, 8, mantissa: 23, splat: _mm256_set1_ps, load: _mm256_loadu_ps, store: _mm256_storeu_ps,
-        add: _mm256_add_ps, subtract: _mm256_sub_ps, multiply: _mm256_mul_ps, fma: _mm256_fmadd_ps, max: _mm256_max_ps,
+        add: _mm256_add_ps, subtract: _mm256_sub_ps, multiply: _mm256_mul_ps, fma: _mm256_fmadd_ps, max: _mm256_max_ps, min: _mm256_min_ps,
         kept: |number, key, bound| _mm256_and_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(key, bound), number),
         to_bits: _mm256_castps_si256, from_bits: _mm256_castsi256_ps, shift: _mm256_slli_epi32,
         add_bits: _mm256_add_epi32,
@@ -283,12 +305,17 @@ mod x86 {
             let half = _mm_max_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes));
             let half = _mm_max_ps(half, _mm_movehl_ps(half, half));
             _mm_cvtss_f32(_mm_max_ss(half, _mm_shuffle_ps::<1>(half, half)))
+        },
+        smallest: |lanes| {
+            let half = _mm_min_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes));
+            let half = _mm_min_ps(half, _mm_movehl_ps(half, half));
+            _mm_cvtss_f32(_mm_min_ss(half, _mm_shuffle_ps::<1>(half, half)))
         }
     }
 
     register! {
         Avx2F64, __m256d, f64, 4, mantissa: 52, splat: _mm256_set1_pd, load: _mm256_loadu_pd, store: _mm256_storeu_pd,
-        add: _mm256_add_pd, subtract: _mm256_sub_pd, multiply: _mm256_mul_pd, fma: _mm256_fmadd_pd, max: _mm256_max_pd,
+        add: _mm256_add_pd, subtract: _mm256_sub_pd, multiply: _mm256_mul_pd, fma: _mm256_fmadd_pd, max: _mm256_max_pd, min: _mm256_min_pd,
         kept: |number, key, bound| _mm256_and_pd(_mm256_cmp_pd::<_CMP_GE_OQ>(key, bound), number),
         to_bits: _mm256_castpd_si256, from_bits: _mm256_castsi256_pd, shift: _mm256_slli_epi64,
         add_bits: _mm256_add_epi64,
@@ -297,6 +324,10 @@ mod x86 {
         largest: |lanes| {
             let half = _mm_max_pd(_mm256_castpd256_pd128(lanes), _mm256_extractf128_pd::<1>(lanes));
             _mm_cvtsd_f64(_mm_max_sd(half, _mm_unpackhi_pd(half, half)))
+        },
+        smallest: |lanes| {
+            let half = _mm_min_pd(_mm256_castpd256_pd128(lanes), _mm256_extractf128_pd::<1>(lanes));
+            _mm_cvtsd_f64(_mm_min_sd(half, _mm_unpackhi_pd(half, half)))
         }
     }
 }

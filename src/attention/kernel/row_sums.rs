@@ -1,7 +1,7 @@
 //! Sums over the exponentials of one row of logits: the inner loops of the softmax statistics.
 
 use super::InstructionSet;
-use super::exponential::{Exponential, exponential};
+use super::exponential::{Constants, Exponential, exponential, exponential_with};
 #[cfg(target_arch = "x86_64")]
 use super::registers::{Avx2F32, Avx2F64, Avx512F32, Avx512F64};
 use super::registers::{Portable, Register};
@@ -25,6 +25,8 @@ pub struct WeightSums {
 pub struct Survey<T> {
     /// The largest logit; unspecified if one is NaN.
     pub maximum: T,
+    /// The smallest logit; unspecified if one is NaN.
+    pub minimum: T,
     /// Σ x.
     pub sum: f64,
     /// Σ x².
@@ -49,6 +51,12 @@ pub struct Rates<T> {
     cube_bounds: [T; 2],
     /// The same for w of the larger.
     large_bound: T,
+    /// From here on a row is mild.
+    mild_bound: T,
+    /// Where the weight is nothing beside those of a mild row.
+    negligible: T,
+    /// The constants of the exponential function with the smaller rate multiplied in, if it can be.
+    constants: Option<Constants<T>>,
 }
 
 impl<T: Exponential> Rates<T> {
@@ -66,7 +74,26 @@ impl<T: Exponential> Rates<T> {
             square_bounds: rates.map(|rate| bound(rate, 2.0)),
             cube_bounds: rates.map(|rate| bound(rate, 3.0)),
             large_bound: bound(rates[1], 1.0),
+            mild_bound: bound(rate.to_f64(), f64::from(1_u32 << MOST_DOUBLINGS)),
+            negligible: bound(rate.to_f64(), 2.0),
+            constants: Constants::with_rate(rate),
         }
+    }
+
+    /// Whether a row of `columns` logits is mild: no weight is below 2⁻¹⁶ (f32) or 2⁻¹²⁸ (f64), and every lane of the longest register has two.
+    ///
+    /// Then neither weights nor squares can be subnormal, and nothing need be compared with bounds but the squares of weights to the power of 8.
+    pub fn is_mild(&self, columns: usize, minimum: T, reference: T) -> bool
+    where
+        T: RowSums,
+    {
+        columns >= 2 * T::MOST_LANES && minimum.to_f64() - reference.to_f64() >= self.mild_bound.to_f64()
+    }
+
+    /// A logit whose weight, e^(LEAST / 2), leaves every sum over a mild row as it is: it rounds away beside the two others of its lane. (Σ w Δ that is 0
+    /// in a lane becomes 10⁻¹⁶, which rounds away beside the entropy.)
+    pub fn negligible(&self, reference: T) -> T {
+        T::from_f64(reference.to_f64() + self.negligible.to_f64())
     }
 
     /// The smaller rate.
@@ -95,8 +122,10 @@ pub trait RowSums: Exponential + PartialOrd {
     fn find(set: InstructionSet, row: &[Self], value: Self) -> Option<usize>;
 
     /// Sums over the weights e^(rate (x − reference)), and if the larger rate is another also over its weights,
-    /// which are repeated squares of the first. The length of the row is a multiple of `MOST_LANES`.
-    fn weigh(set: InstructionSet, row: &[Self], reference: Self, rates: &Rates<Self>) -> [WeightSums; 2];
+    /// which are repeated squares of the first. The length of the row is a multiple of `MOST_LANES`. For a row that
+    /// [is mild](Rates::is_mild), in which [`Rates::negligible`] stands in place of [`Self::ABSENT`], less work gives the same sums.
+    fn weigh(set: InstructionSet, row: &[Self], reference: Self, rates: &Rates<Self>, is_mild: bool)
+    -> [WeightSums; 2];
 
     /// Replaces each number by its exponential; the length is a multiple of `MOST_LANES`.
     fn exponentials(set: InstructionSet, numbers: &mut [Self]);
@@ -110,23 +139,27 @@ unsafe fn survey<R: Register<Element: RowSums>>(row: &[R::Element]) -> Survey<R:
     unsafe {
         let zero = R::splat(R::Element::ZERO);
         let mut maximum = [R::splat(R::Element::from_f64(f64::NEG_INFINITY)); 2];
+        let mut minimum = [R::splat(R::Element::from_f64(f64::INFINITY)); 2];
         let mut sum = [zero; 2];
         let mut square_sum = [zero; 2];
         for pair in pairs {
             for side in 0..2 {
                 let x = R::load(pair.as_ptr().add(side * R::LANES));
                 maximum[side] = x.maximum(maximum[side]);
+                minimum[side] = x.minimum(minimum[side]);
                 sum[side] = sum[side].add(x);
                 square_sum[side] = x.multiply_add(x, square_sum[side]);
             }
         }
         let mut survey = Survey {
             maximum: maximum[0].maximum(maximum[1]).largest(),
+            minimum: minimum[0].minimum(minimum[1]).smallest(),
             sum: sum[0].total() + sum[1].total(),
             square_sum: square_sum[0].total() + square_sum[1].total(),
         };
         for &x in rest {
             survey.maximum = if x > survey.maximum { x } else { survey.maximum };
+            survey.minimum = if x < survey.minimum { x } else { survey.minimum };
             survey.sum += x.to_f64();
             survey.square_sum += x.to_f64() * x.to_f64();
         }
@@ -196,11 +229,22 @@ impl<R: Register> Sums<R> {
     }
 }
 
+/// How a row is weighed.
+mod how {
+    /// Any row: what would be subnormal is left out, since such arithmetic is slow.
+    pub const GUARDED: u8 = 0;
+    /// A mild row.
+    pub const MILD: u8 = 1;
+    /// A mild row, the rate in the constants.
+    pub const MILD_IN_CONSTANTS: u8 = 2;
+}
+
 /// What turns logits into weights.
 #[derive(Clone, Copy)]
 struct Weighing<R> {
     reference: R,
     rate: R,
+    constants: Constants<R>,
     square_bounds: [R; 2],
     large_bound: R,
 }
@@ -216,7 +260,7 @@ struct Terms<R> {
 impl<R: Register> Weighing<R> {
     /// Differences and weights for the smaller rate; `logits` must be readable for N registers.
     #[inline(always)]
-    unsafe fn weights<const N: usize>(&self, logits: *const R::Element) -> ([R; N], [R; N]) {
+    unsafe fn weights<const HOW: u8, const N: usize>(&self, logits: *const R::Element) -> ([R; N], [R; N]) {
         // SAFETY: the caller has the instructions.
         unsafe {
             let mut differences = [self.reference; N];
@@ -224,30 +268,52 @@ impl<R: Register> Weighing<R> {
                 *difference = R::load(logits.add(i * R::LANES)).subtract(self.reference);
             }
             let mut scaled = differences;
-            for scaled in &mut scaled {
-                *scaled = scaled.multiply(self.rate);
+            if HOW != how::MILD_IN_CONSTANTS {
+                for scaled in &mut scaled {
+                    *scaled = scaled.multiply(self.rate);
+                }
             }
-            (differences, exponential(scaled))
+            let weights = if HOW == how::GUARDED {
+                exponential_with::<R, true, N>(scaled, &self.constants)
+            } else {
+                exponential_with::<R, false, N>(scaled, &self.constants)
+            };
+            (differences, weights)
         }
+    }
+
+    /// The power where it can be multiplied on without becoming subnormal; of a mild row that is everywhere.
+    #[inline(always)]
+    unsafe fn kept<const HOW: u8>(power: R, difference: R, bound: R) -> R {
+        // SAFETY: the caller has the instructions.
+        unsafe { if HOW == how::GUARDED { power.kept_from(difference, bound) } else { power } }
     }
 
     /// The powers of one register of weights.
     #[inline(always)]
-    unsafe fn terms<const DOUBLINGS: u32>(&self, difference: R, weight: R) -> Terms<R> {
+    unsafe fn terms<const DOUBLINGS: u32, const HOW: u8>(&self, difference: R, weight: R) -> Terms<R> {
         // SAFETY: the caller has the instructions.
         unsafe {
-            let square = weight.multiply(weight.kept_from(difference, self.square_bounds[0]));
+            let kept =
+                |power: R, bound: R| if HOW == how::GUARDED { power.kept_from(difference, bound) } else { power };
+            let square = weight.multiply(kept(weight, self.square_bounds[0]));
             let mut large = square;
             let mut large_square = square;
             if DOUBLINGS > 0 {
                 if DOUBLINGS > 1 {
                     // Where the last power is a normal number, so is every power on the way.
-                    large = large.multiply(large.kept_from(difference, self.large_bound));
+                    large = large.multiply(Self::kept::<HOW>(large, difference, self.large_bound));
                 }
                 for _ in 2..DOUBLINGS {
                     large = large.multiply(large);
                 }
-                large_square = large.multiply(large.kept_from(difference, self.square_bounds[1]));
+                // Of a mild row only the sixteenth power can be subnormal.
+                let factor = if DOUBLINGS == MOST_DOUBLINGS {
+                    large.kept_from(difference, self.square_bounds[1])
+                } else {
+                    Self::kept::<HOW>(large, difference, self.square_bounds[1])
+                };
+                large_square = large.multiply(factor);
             }
             Terms { difference, weights: [weight, large], squares: [square, large_square] }
         }
@@ -268,7 +334,7 @@ impl<R: Register> Terms<R> {
 }
 
 #[inline(always)]
-unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32, const N: usize>(
+unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32, const HOW: u8, const N: usize>(
     row: &[R::Element],
     reference: R::Element,
     rates: &Rates<R::Element>,
@@ -276,10 +342,13 @@ unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32, const N: us
     assert!(row.len().is_multiple_of(R::LANES), "the row is not padded");
     // SAFETY: the caller has the instructions; each chunk holds a register.
     unsafe {
-        // Products that would be subnormal are left out, since such arithmetic is slow.
         let constants = Weighing {
             reference: R::splat(reference),
             rate: R::splat(rates.rate),
+            constants: match &rates.constants {
+                Some(constants) if HOW == how::MILD_IN_CONSTANTS => Constants::splat(constants),
+                _ => Constants::without_rate(),
+            },
             square_bounds: [R::splat(rates.square_bounds[0]), R::splat(rates.square_bounds[1])],
             large_bound: R::splat(rates.large_bound),
         };
@@ -289,14 +358,16 @@ unsafe fn weigh<R: Register<Element: RowSums>, const DOUBLINGS: u32, const N: us
         let several = row.chunks_exact(N * R::LANES);
         let rest = several.remainder();
         for registers in several {
-            let (differences, weights) = constants.weights::<N>(registers.as_ptr());
+            let (differences, weights) = constants.weights::<HOW, N>(registers.as_ptr());
             for i in 0..N {
-                constants.terms::<DOUBLINGS>(differences[i], weights[i]).add_to::<DOUBLINGS>(&mut sums, cube_bounds);
+                constants
+                    .terms::<DOUBLINGS, HOW>(differences[i], weights[i])
+                    .add_to::<DOUBLINGS>(&mut sums, cube_bounds);
             }
         }
         for register in rest.chunks_exact(R::LANES) {
-            let ([difference], [weight]) = constants.weights::<1>(register.as_ptr());
-            constants.terms::<DOUBLINGS>(difference, weight).add_to::<DOUBLINGS>(&mut sums, cube_bounds);
+            let ([difference], [weight]) = constants.weights::<HOW, 1>(register.as_ptr());
+            constants.terms::<DOUBLINGS, HOW>(difference, weight).add_to::<DOUBLINGS>(&mut sums, cube_bounds);
         }
         [sums[0].total(), sums[1].total()]
     }
@@ -326,13 +397,13 @@ macro_rules! loops {
             /// # Safety
             /// The machine must have the instructions.
             $(#[target_feature(enable = $features)])?
-            pub unsafe fn weigh<const DOUBLINGS: u32>(
+            pub unsafe fn weigh<const DOUBLINGS: u32, const HOW: u8>(
                 row: &[$element],
                 reference: $element,
                 rates: &Rates<$element>,
             ) -> [WeightSums; 2] {
                 // SAFETY: the caller's promise.
-                unsafe { super::weigh::<$register, DOUBLINGS, $several>(row, reference, rates) }
+                unsafe { super::weigh::<$register, DOUBLINGS, HOW, $several>(row, reference, rates) }
             }
 
             /// Replaces each number by its exponential.
@@ -385,14 +456,37 @@ macro_rules! row_sums {
                 unsafe { by_set!(set, $avx512, $avx2, $portable, exponentials(numbers)) }
             }
 
-            fn weigh(set: InstructionSet, row: &[Self], reference: Self, rates: &Rates<Self>) -> [WeightSums; 2] {
+            fn weigh(
+                set: InstructionSet,
+                row: &[Self],
+                reference: Self,
+                rates: &Rates<Self>,
+                is_mild: bool,
+            ) -> [WeightSums; 2] {
+                macro_rules! by_doublings {
+                    ($how:expr) => {
+                        match rates.doublings {
+                            0 => by_set!(set, $avx512, $avx2, $portable, weigh::<0, { $how }>(row, reference, rates)),
+                            1 => by_set!(set, $avx512, $avx2, $portable, weigh::<1, { $how }>(row, reference, rates)),
+                            2 => by_set!(set, $avx512, $avx2, $portable, weigh::<2, { $how }>(row, reference, rates)),
+                            _ => by_set!(
+                                set,
+                                $avx512,
+                                $avx2,
+                                $portable,
+                                weigh::<MOST_DOUBLINGS, { $how }>(row, reference, rates)
+                            ),
+                        }
+                    };
+                }
                 // SAFETY: as above.
                 unsafe {
-                    match rates.doublings {
-                        0 => by_set!(set, $avx512, $avx2, $portable, weigh::<0>(row, reference, rates)),
-                        1 => by_set!(set, $avx512, $avx2, $portable, weigh::<1>(row, reference, rates)),
-                        2 => by_set!(set, $avx512, $avx2, $portable, weigh::<2>(row, reference, rates)),
-                        _ => by_set!(set, $avx512, $avx2, $portable, weigh::<MOST_DOUBLINGS>(row, reference, rates)),
+                    if !is_mild {
+                        by_doublings!(how::GUARDED)
+                    } else if rates.constants.is_some() {
+                        by_doublings!(how::MILD_IN_CONSTANTS)
+                    } else {
+                        by_doublings!(how::MILD)
                     }
                 }
             }

@@ -31,12 +31,17 @@
 
 use super::pack::{AlignedBuffer, PackedKeys, PackedQueries};
 use super::row_statistics::{RowStatistics, SIDE_BY_SIDE, Statistics, Totals, work_out};
-use super::row_sums::{MOST_DOUBLINGS, Rates, WeightSums};
+use super::row_sums::{MOST_DOUBLINGS, Rates, Survey, WeightSums};
 use super::{Element, InstructionSet, ROW_BLOCK, assert_same_shape, dispatch};
+use std::ops::Range;
 
 /// The longest registers of logits in one block of a row: each lane takes as many terms before it is added in f64, and
 /// twice as many in a register half as long.
 const TERMS: usize = 64;
+
+/// Rows that are looked through one after the other before they are weighed: what depends on the search
+/// of one does not wait for it.
+const TOGETHER: usize = 4;
 
 /// One or two factors of the same sign that share their exponentials.
 #[derive(Debug, Clone, Copy)]
@@ -186,8 +191,9 @@ fn reduce_rows<T: Element>(
                 let panel = dispatch::Panel { queries, rows, keys: keys.0.span(index, index + 1), depth };
                 T::logits(set, panel, &mut logits[(index - first) * width..], stride);
             }
-            for row in 0..rows {
-                workspace.take(set, first_row + row, row * stride, columns);
+            for row in (0..rows).step_by(TOGETHER) {
+                let lines = Lines { start: row * stride, stride, columns, count: TOGETHER.min(rows - row) };
+                workspace.take(set, first_row + row, lines);
             }
         }
     }
@@ -206,52 +212,107 @@ impl<T: Element> SoftmaxWorkspace<T> {
         }
     }
 
-    /// Adds the logits of one block of a row, which start at `start` in the buffer, to the sums of the row.
-    fn take(&mut self, set: InstructionSet, row: usize, start: usize, columns: usize) {
-        let line = &mut self.logits.as_mut_slice()[start..start + columns.next_multiple_of(T::MOST_LANES)];
-        line[columns..].fill(T::ABSENT);
-        let survey = T::survey(set, &line[..columns]);
-        self.power_sums[row][0] += survey.sum;
-        self.power_sums[row][1] += survey.square_sum;
+    /// Adds the logits of one block of some rows to the sums of the rows.
+    fn take(&mut self, set: InstructionSet, first_row: usize, lines: Lines) {
+        let logits = self.logits.as_mut_slice();
         let factors = self.rounded.len();
-        let sums = &mut self.sums[row * factors..(row + 1) * factors];
-        if !self.positive.groups.is_empty() {
-            self.positive.take(set, row, line, survey.maximum, sums);
-        }
-        if !self.negative.groups.is_empty() {
-            for logit in &mut line[..columns] {
-                *logit = -*logit;
+        let mut marks = [Mark::default(); TOGETHER];
+        for (side, is_negative) in [(&mut self.positive, false), (&mut self.negative, true)] {
+            if is_negative && side.groups.is_empty() {
+                continue;
             }
-            let maximum = T::survey(set, &line[..columns]).maximum;
-            self.negative.take(set, row, line, maximum, sums);
+            let each = || (0..lines.count).map(|index| (index, first_row + index, lines.range::<T>(index)));
+            for (index, row, range) in each() {
+                let padded = &mut logits[range];
+                let line = &mut padded[..lines.columns];
+                if is_negative {
+                    line.iter_mut().for_each(|logit| *logit = -*logit);
+                }
+                let survey = T::survey(set, line);
+                if !is_negative {
+                    self.power_sums[row][0] += survey.sum;
+                    self.power_sums[row][1] += survey.square_sum;
+                }
+                let mark = side.mark(set, row, line, &survey, &mut self.sums[row * factors..]);
+                if let Some(group) = side.groups.first() {
+                    group.leave_out(&mark, padded, lines.columns);
+                }
+                marks[index] = mark;
+            }
+            for (index, row, range) in each() {
+                let line = &mut logits[range];
+                side.weigh(set, line, lines.columns, &marks[index], &mut self.sums[row * factors..]);
+                if let Some(place) = marks[index].place {
+                    line[place] = marks[index].reference;
+                }
+            }
         }
     }
 }
 
+/// Some rows of a tile of logits.
+#[derive(Clone, Copy)]
+struct Lines {
+    start: usize,
+    stride: usize,
+    columns: usize,
+    count: usize,
+}
+
+impl Lines {
+    /// Where one of them lies, padded to whole registers.
+    fn range<T: Element>(&self, index: usize) -> Range<usize> {
+        let start = self.start + index * self.stride;
+        start..start + self.columns.next_multiple_of(T::MOST_LANES)
+    }
+}
+
+/// What must be known of one block of a row before it is weighed.
+#[derive(Clone, Copy, Default)]
+struct Mark<T> {
+    /// The largest logit of the row so far.
+    reference: T,
+    /// Where it is in this block, if it is the first there.
+    place: Option<usize>,
+    /// The smallest logit of the block.
+    minimum: T,
+}
+
 impl<T: Element> Side<T> {
-    /// Adds the weights of one block of a row to its sums. `maximum` is that of the block.
-    fn take(&mut self, set: InstructionSet, row: usize, line: &mut [T], maximum: T, sums: &mut [WeightSums]) {
+    /// Finds the largest logit of a row so far and makes the sums relative to it.
+    fn mark(
+        &mut self,
+        set: InstructionSet,
+        row: usize,
+        line: &[T],
+        survey: &Survey<T>,
+        sums: &mut [WeightSums],
+    ) -> Mark<T> {
+        let &Survey { maximum, minimum, .. } = survey;
         let reference = &mut self.maxima[row];
-        let mut place = None;
-        if reference.is_none_or(|reference| maximum > reference) {
-            if let Some(before) = *reference {
-                let step = before.to_f64() - maximum.to_f64();
-                for group in &self.groups {
-                    for (factor, rate) in group.members() {
-                        rescale(&mut sums[factor], rate, step);
-                    }
+        if !reference.is_none_or(|reference| maximum > reference) {
+            return Mark { reference: reference.unwrap_or(maximum), place: None, minimum };
+        }
+        if let Some(before) = reference.replace(maximum) {
+            let step = before.to_f64() - maximum.to_f64();
+            for group in &self.groups {
+                for (factor, rate) in group.members() {
+                    rescale(&mut sums[factor], rate, step);
                 }
             }
-            *reference = Some(maximum);
-            // One instance of the maximum is taken out while the row is weighed.
-            place = T::find(set, line, maximum);
-            if let Some(place) = place {
-                line[place] = T::ABSENT;
-            }
         }
-        let reference = reference.unwrap_or(maximum);
-        for group in &self.groups {
-            let found = T::weigh(set, line, reference, &group.rates);
+        Mark { reference: maximum, place: T::find(set, line, maximum), minimum }
+    }
+
+    /// Adds the weights of one block of a row to its sums: the first `columns` numbers of `line`, from which what the first
+    /// group leaves out has been taken.
+    fn weigh(&self, set: InstructionSet, line: &mut [T], columns: usize, mark: &Mark<T>, sums: &mut [WeightSums]) {
+        for (index, group) in self.groups.iter().enumerate() {
+            if index > 0 {
+                group.leave_out(mark, line, columns);
+            }
+            let is_mild = group.rates.is_mild(columns, mark.minimum, mark.reference);
+            let found = T::weigh(set, line, mark.reference, &group.rates, is_mild);
             for ((factor, _), found) in group.members().zip(found) {
                 let sum = &mut sums[factor];
                 sum.first += found.first;
@@ -260,13 +321,20 @@ impl<T: Element> Side<T> {
                 sum.moment += found.moment;
             }
         }
-        if let Some(place) = place {
-            line[place] = maximum;
-        }
     }
 }
 
 impl<T: Element> Group<T> {
+    /// Gives one instance of the maximum and the padding logits without weight.
+    fn leave_out(&self, mark: &Mark<T>, line: &mut [T], columns: usize) {
+        let is_mild = self.rates.is_mild(columns, mark.minimum, mark.reference);
+        let absent = if is_mild { self.rates.negligible(mark.reference) } else { T::ABSENT };
+        line[columns..].fill(absent);
+        if let Some(place) = mark.place {
+            line[place] = absent;
+        }
+    }
+
     /// The factors of the group, by index, and their rates.
     fn members(&self) -> impl Iterator<Item = (usize, f64)> {
         let (rate, doublings) = (self.rates.rate().to_f64(), self.rates.doublings());

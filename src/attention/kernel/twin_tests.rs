@@ -2,7 +2,7 @@
 //! number at a time, on random and on hostile sizes and numbers. Where a loop writes, what lies behind its end must stay as it was.
 
 use super::attention_loops::{MOST_ROWS, Running};
-use super::row_sums::{MOST_DOUBLINGS, Rates};
+use super::row_sums::{MOST_DOUBLINGS, Rates, WeightSums};
 use super::weighted_values::Product;
 use super::*;
 
@@ -342,6 +342,8 @@ fn surveys_of_rows_are_those_of_single_numbers() {
                         assert!((found.square_sum - squares).abs() <= factor * squares + 1e-40, "{what}");
                         let largest = numbers().fold(f64::NEG_INFINITY, f64::max);
                         assert_eq!(found.maximum.to_f64(), largest, "{what}");
+                        let smallest = numbers().fold(f64::INFINITY, f64::min);
+                        assert_eq!(found.minimum.to_f64(), smallest, "{what}");
                     } else {
                         // Infinities of both signs are NaN in the sum and infinite in the squares.
                         assert!(found.sum == sum || found.sum.is_nan() && sum.is_nan(), "{what} {sum}");
@@ -392,7 +394,7 @@ fn sums_over_weights_are_those_of_the_definition_on_hostile_rows() {
                 row[last..].fill(T::ABSENT);
                 let rate = T::from_f64([1.0, 0.125, 0.3, 3.0][words.below(4)]);
                 for set in InstructionSet::available() {
-                    let found = T::weigh(set, &row, reference, &Rates::new(rate, doublings));
+                    let found = T::weigh(set, &row, reference, &Rates::new(rate, doublings), false);
                     for (power, found) in found.iter().enumerate().take(if doublings > 0 { 2 } else { 1 }) {
                         let rate = rate.to_f64() * 2_f64.powi(if power == 1 { doublings as i32 } else { 0 });
                         let terms = row.iter().map(|x| x.to_f64() - 3.0).filter(|delta| delta * rate > -2000.0);
@@ -417,6 +419,49 @@ fn sums_over_weights_are_those_of_the_definition_on_hostile_rows() {
                                 w * d.abs() * (2.0 * (rate * d).abs() + 29.0 + length as f64) * T::ROUNDOFF
                             });
                             assert!((found.moment - exact).abs() <= 1.01 * bound + left_out, "{what}: moment {exact}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    in_both_types!(check);
+}
+
+#[test]
+fn mild_rows_are_weighed_with_less_work_to_the_same_bits() {
+    fn check<T: Number>() {
+        let mut words = Words(10);
+        for columns in [2, 3, 4, 5, 9, 17].map(|lines| lines * T::MOST_LANES - usize::from(lines > 2)) {
+            for rate in [1.0, 0.125, 0.3, 2.0_f64.powi(-16), 2.0_f64.powi(-17), 65536.0, 131_072.0] {
+                for doublings in 0..=MOST_DOUBLINGS {
+                    let rates = Rates::new(T::from_f64(rate), doublings);
+                    let reference = T::from_f64(words.uniform());
+                    let depth = if size_of::<T>() == 4 { 87.3 } else { 708.3 } / (8.0 * rate);
+                    let mut mild = vec![T::ZERO; columns.next_multiple_of(T::MOST_LANES)];
+                    for x in &mut mild[..columns] {
+                        *x = T::from_f64(reference.to_f64() - 0.999 * depth * words.uniform().abs());
+                    }
+                    let smallest = mild[..columns].iter().map(|x| x.to_f64()).fold(f64::INFINITY, f64::min);
+                    let is_mild = |columns, lowest: f64| rates.is_mild(columns, T::from_f64(lowest), reference);
+                    assert!(is_mild(columns, smallest), "{columns}, rate {rate}");
+                    assert!(!is_mild(columns, reference.to_f64() - 1.01 * depth), "{columns}, rate {rate}");
+                    assert!(!is_mild(2 * T::MOST_LANES - 1, smallest) && !is_mild(columns, f64::NAN));
+                    let place = words.below(columns);
+                    let mut guarded = mild.clone();
+                    for (row, absent) in [(&mut mild, rates.negligible(reference)), (&mut guarded, T::ABSENT)] {
+                        row[columns..].fill(absent);
+                        row[place] = absent;
+                    }
+                    for set in InstructionSet::available() {
+                        let found = T::weigh(set, &mild, reference, &rates, true);
+                        let expected = T::weigh(set, &guarded, reference, &rates, false);
+                        let what = format!("{set}, {columns} columns, rate {rate}, doublings {doublings}");
+                        for (found, expected) in found.iter().zip(&expected).take(if doublings > 0 { 2 } else { 1 }) {
+                            let bits = |sums: &WeightSums| {
+                                [sums.first, sums.second, sums.third, sums.moment].map(f64::to_bits)
+                            };
+                            assert_eq!(bits(found), bits(expected), "{what}: {found:?} {expected:?}");
                         }
                     }
                 }
