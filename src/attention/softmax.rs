@@ -4,7 +4,7 @@
 pub use super::kernel::RowStatistics;
 use super::kernel::{
     AttentionShape, Element, PackedKeys, PackedQueries, SoftmaxWorkspace, Threads, packed_logits,
-    packed_row_statistics, scale_softmax,
+    packed_row_statistics, row_statistics_of_logits, scale_softmax,
 };
 use super::precision::Precision;
 
@@ -54,6 +54,20 @@ pub trait Softmax: Sync {
         buffers: &mut RowBuffers<T>,
         out: &mut Vec<T>,
     );
+
+    /// Both for a few queries: [`rows`](Self::rows) to `out` and [`weights`](Self::weights) to `weights`.
+    fn rows_and_weights<T: Element>(
+        &self,
+        queries: &[T],
+        keys: &PackedKeys<T>,
+        factors: &[f64],
+        buffers: &mut RowBuffers<T>,
+        out: &mut [WeightRow],
+        weights: &mut Vec<T>,
+    ) {
+        self.rows(queries, keys, factors, buffers, out);
+        self.weights(queries, keys, factors, buffers, weights);
+    }
 }
 
 /// Scaled dot-product attention in one of the arithmetics.
@@ -75,6 +89,29 @@ impl ScaledSoftmax {
             scaled.extend(raw.iter().map(|logit| logit.to_f64() * factor));
         }
         scaled
+    }
+
+    /// Makes the logits in the first part of `weights`, which has as many as there are factors, the weights under each factor.
+    fn weigh<T: Element>(&self, keys: &PackedKeys<T>, factors: &[f64], buffers: &mut RowBuffers<T>, weights: &mut [T]) {
+        if weights.is_empty() {
+            return;
+        }
+        let (m, count) = (keys.rows(), weights.len() / factors.len());
+        for copy in 1..factors.len() {
+            weights.copy_within(..count, copy * count);
+        }
+        for (weights, &factor) in weights.chunks_exact_mut(count).zip(factors) {
+            if self.precision.is_half() {
+                for row in weights.chunks_exact_mut(m) {
+                    let logits = self.scale(row, factor, &mut buffers.scaled);
+                    let rounded = self.rounded_weights(logits);
+                    row.iter_mut().zip(rounded).for_each(|(weight, rounded)| *weight = T::from_f64(f64::from(rounded)));
+                }
+            } else {
+                let shape = AttentionShape { queries: count / m, keys: m, d_k: keys.depth(), d_v: 0 };
+                scale_softmax(keys.instruction_set(), shape, factor, None, Threads::Caller, weights);
+            }
+        }
     }
 
     /// The weights of one row of scaled logits, rounded to the half type.
@@ -123,27 +160,43 @@ impl Softmax for ScaledSoftmax {
         buffers: &mut RowBuffers<T>,
         out: &mut Vec<T>,
     ) {
-        let (rows, m) = (queries.len() / keys.depth(), keys.rows());
-        out.resize(rows * m * factors.len(), T::ZERO);
-        if out.is_empty() {
-            return;
+        form_logits(queries, keys, factors.len(), buffers, out);
+        self.weigh(keys, factors, buffers, out);
+    }
+
+    fn rows_and_weights<T: Element>(
+        &self,
+        queries: &[T],
+        keys: &PackedKeys<T>,
+        factors: &[f64],
+        buffers: &mut RowBuffers<T>,
+        out: &mut [WeightRow],
+        weights: &mut Vec<T>,
+    ) {
+        form_logits(queries, keys, factors.len(), buffers, weights);
+        if self.precision.is_half() {
+            self.rows(queries, keys, factors, buffers, out);
+        } else {
+            let (set, m) = (keys.instruction_set(), keys.rows());
+            let logits = &weights[..queries.len() / keys.depth() * m];
+            row_statistics_of_logits(set, logits, m, factors, &mut buffers.workspace, out);
         }
-        packed_logits(pack(&mut buffers.packed, queries, keys), keys, 0..m, &mut out[..rows * m], m);
-        for copy in 1..factors.len() {
-            out.copy_within(..rows * m, copy * rows * m);
-        }
-        for (weights, &factor) in out.chunks_exact_mut(rows * m).zip(factors) {
-            if self.precision.is_half() {
-                for row in weights.chunks_exact_mut(m) {
-                    let logits = self.scale(row, factor, &mut buffers.scaled);
-                    let rounded = self.rounded_weights(logits);
-                    row.iter_mut().zip(rounded).for_each(|(weight, rounded)| *weight = T::from_f64(f64::from(rounded)));
-                }
-            } else {
-                let shape = AttentionShape { queries: rows, keys: m, d_k: keys.depth(), d_v: 0 };
-                scale_softmax(keys.instruction_set(), shape, factor, None, Threads::Caller, weights);
-            }
-        }
+        self.weigh(keys, factors, buffers, weights);
+    }
+}
+
+/// Makes the first part of `out`, which has as many as there are factors, the logits of the queries: n×m row by row.
+fn form_logits<T: Element>(
+    queries: &[T],
+    keys: &PackedKeys<T>,
+    factors: usize,
+    buffers: &mut RowBuffers<T>,
+    out: &mut Vec<T>,
+) {
+    let count = queries.len() / keys.depth() * keys.rows();
+    out.resize(count * factors, T::ZERO);
+    if !out.is_empty() {
+        packed_logits(pack(&mut buffers.packed, queries, keys), keys, 0..keys.rows(), &mut out[..count], keys.rows());
     }
 }
 

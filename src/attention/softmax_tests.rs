@@ -129,6 +129,25 @@ fn the_mean_square_of_the_gradient_is_the_jacobians_norm() {
 }
 
 #[test]
+fn rows_and_weights_together_are_those_of_each_alone() {
+    let (n, m, d) = (5, 300, 8);
+    let (q, k): (Vec<f32>, Vec<f32>) = {
+        let single = |numbers: Vec<f64>| numbers.into_iter().map(|x| x as f32).collect();
+        (single(normals(n * d, 1)), single(normals(m * d, 2)))
+    };
+    let keys = PackedKeys::new(InstructionSet::detect(), &k, m, d);
+    let factors = [1.0, 0.35, -2.0];
+    for precision in [Precision::F32, Precision::Bf16] {
+        let (mut found, mut found_weights) = (vec![WeightRow::default(); n * 3], Vec::new());
+        let softmax = ScaledSoftmax { precision };
+        let mut buffers = RowBuffers::default();
+        softmax.rows_and_weights(&q, &keys, &factors, &mut buffers, &mut found, &mut found_weights);
+        assert_eq!(found, rows(precision, &q, &keys, &factors), "{precision}");
+        assert_eq!(found_weights, weights(precision, &q, &keys, &factors), "{precision}");
+    }
+}
+
+#[test]
 fn half_types_show_what_rounding_does_to_a_row() {
     // One dimension: q = 1 against keys 0 and −20. e^−20 = 2.1e-9 is below half of binary16's smallest number 6.0e-8, and in
     // bfloat16's range; the sum then is 1 and 1 + 2.1e-9 to f32: 1.

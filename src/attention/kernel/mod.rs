@@ -60,7 +60,7 @@ pub use operands::{AttentionInputs, AttentionOutput, AttentionShape, Threads};
 pub use pack::{PackedKeys, PackedQueries};
 pub use pair_sums::pair_sums;
 pub use row_statistics::RowStatistics;
-pub use softmax::{SoftmaxWorkspace, packed_row_statistics};
+pub use softmax::{SoftmaxWorkspace, packed_row_statistics, row_statistics_of_logits};
 pub use streaming::{StreamingWorkspace, streaming_attention, streaming_attention_into};
 
 use crate::number::Real;

@@ -29,6 +29,7 @@
 //! squares. So where the second largest weight is below 2⁻⁶³ (2⁻⁵¹¹) of the largest, ‖J‖²_F is only right to a factor of 4,
 //! and where it is below 2⁻¹²⁶ the row is one-hot: entropy, tr J and ‖J‖²_F are 0.
 
+use super::operands::assert_available;
 use super::pack::{AlignedBuffer, PackedKeys, PackedQueries};
 use super::row_statistics::{RowStatistics, SIDE_BY_SIDE, Statistics, Totals, work_out};
 use super::row_sums::{MOST_DOUBLINGS, Rates, Survey, WeightSums};
@@ -164,6 +165,52 @@ pub fn packed_row_statistics<T: Element, R: From<RowStatistics>>(
     }
 }
 
+/// [`packed_row_statistics`] of rows whose logits were formed before: `logits` is rows × m, row-major. Their statistics are the same bits.
+///
+/// # Panics
+/// If `logits` is no whole number of rows, if `out` is not rows × factors long, or if a factor is not finite in `T`; if this machine
+/// lacks the instruction set.
+pub fn row_statistics_of_logits<T: Element, R: From<RowStatistics>>(
+    set: InstructionSet,
+    logits: &[T],
+    m: usize,
+    factors: &[f64],
+    workspace: &mut SoftmaxWorkspace<T>,
+    out: &mut [R],
+) {
+    assert_available(set);
+    let rows = logits.len() / m;
+    assert!(
+        logits.len() == rows * m && out.len() == rows * factors.len(),
+        "logits and output are rows by keys, by factors"
+    );
+    if factors.is_empty() {
+        return;
+    }
+    workspace.plan(factors);
+    workspace.clear(rows);
+    let block = columns_at_once::<T>(T::tile(set).columns).min(m);
+    let stride = block.next_multiple_of(T::MOST_LANES);
+    workspace.logits.resize(rows.min(TOGETHER) * stride);
+    for (first_row, logits) in (0..rows).step_by(TOGETHER).zip(logits.chunks(TOGETHER * m)) {
+        for first in (0..m).step_by(block) {
+            let columns = first..m.min(first + block);
+            let lines = Lines { start: 0, stride, columns: columns.len(), count: logits.len() / m };
+            let copies = workspace.logits.as_mut_slice().chunks_exact_mut(stride);
+            for (copy, line) in copies.zip(logits.chunks_exact(m)) {
+                copy[..columns.len()].copy_from_slice(&line[columns.clone()]);
+            }
+            workspace.take(set, first_row, lines);
+        }
+    }
+    workspace.finish(set, m, out);
+}
+
+/// The columns of a block of a row, given those of a panel of keys.
+fn columns_at_once<T: Element>(width: usize) -> usize {
+    (TERMS * T::MOST_LANES).next_multiple_of(width)
+}
+
 /// Takes the sums of a group of rows over all keys. A block of columns serves all tiles of the group before the next,
 /// so that its keys are read from the L2 cache.
 fn reduce_rows<T: Element>(
@@ -176,7 +223,7 @@ fn reduce_rows<T: Element>(
     let (set, width, depth) = (keys.instruction_set(), keys.0.width(), keys.depth());
     workspace.clear(rows);
     let panels = keys.rows().div_ceil(width);
-    let block = (TERMS * T::MOST_LANES).div_ceil(width);
+    let block = columns_at_once::<T>(width) / width;
     // A line more than the block, so that the rows do not all map to the same sets of a cache.
     let stride = block.min(panels) * width + width.max(T::MOST_LANES);
     workspace.logits.resize(rows.min(height) * stride);

@@ -406,6 +406,27 @@ fn rows_do_not_depend_on_how_they_are_cut_into_blocks() {
 }
 
 #[test]
+fn logits_formed_before_give_the_same_bits() {
+    fn check<T: Element>() {
+        // Around blocks of columns and fours of rows.
+        for (rows, m) in [(1, 1), (3, 5), (4, 33), (16, 256), (5, 1023), (9, 1024), (6, 1301), (2, 2080)] {
+            let (q, k) = (normals::<T>(rows * 7, 31), normals::<T>(m * 7, 32));
+            for set in InstructionSet::available() {
+                let factors = [1.0, -0.3, 0.125, 0.0, -1.0];
+                let (queries, keys) = (PackedQueries::new(set, &q, rows, 7), PackedKeys::new(set, &k, m, 7));
+                let mut logits = vec![T::ZERO; rows * m];
+                packed_logits(&queries, &keys, 0..m, &mut logits, m);
+                let mut found = vec![RowStatistics::default(); rows * factors.len()];
+                row_statistics_of_logits(set, &logits, m, &factors, &mut SoftmaxWorkspace::new(), &mut found);
+                assert_eq!(found, statistics(set, &q, &k, 7, &factors), "{set}, {rows} x {m}");
+            }
+        }
+    }
+    check::<f32>();
+    check::<f64>();
+}
+
+#[test]
 fn a_reused_workspace_keeps_nothing_of_what_it_held() {
     for set in InstructionSet::available() {
         let mut workspace = SoftmaxWorkspace::new();
@@ -483,4 +504,14 @@ fn shapes_and_factors_that_do_not_fit_are_refused() {
     assert!(call(5, &[1.0, -2.0], 5), "a long output");
     assert!(call(5, &[f64::NAN], 2), "NaN");
     assert!(call(5, &[1e60], 2), "a factor that f32 cannot hold");
+    let of_logits = move |count: usize, length: usize| {
+        refused(move || {
+            let mut out = vec![RowStatistics::default(); length];
+            let logits = vec![1.0f32; count];
+            row_statistics_of_logits(set, &logits, 3, &[1.0, 2.0], &mut SoftmaxWorkspace::new(), &mut out);
+        })
+    };
+    assert!(!of_logits(6, 4) && !of_logits(0, 0));
+    assert!(of_logits(7, 4), "a part of a row");
+    assert!(of_logits(6, 2), "a short output");
 }

@@ -111,11 +111,29 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
         packed.repack(&buffers.keys, m, d_k);
         let factors: Vec<f64> = self.scales.iter().map(|scale| scale.factor(d_k)).collect();
         let (queries, block) = (&buffers.queries, &mut buffers.block);
+        // The rows of O that are measured, and their statistics from the same logits.
+        let mut excess = vec![0.0; factors.len()];
+        let first_rows = &queries[..n.min(OUTPUT_ROWS) * d_k];
+        let mut head = vec![WeightRow::default(); first_rows.len() / d_k * factors.len()];
+        let at_once = (OUTPUT_WEIGHTS / m).clamp(1, OUTPUT_ROWS);
+        for (queries, head) in first_rows.chunks(at_once * d_k).zip(head.chunks_mut(at_once * factors.len())) {
+            let weights = &mut buffers.weights;
+            self.softmax.rows_and_weights(queries, packed, &factors, &mut block.rows, head, weights);
+            let share = queries.len() as f64 / first_rows.len() as f64;
+            let of_rows = buffers.signs.excess(weights, m, queries.len() / d_k, output_columns(n), stream);
+            excess.iter_mut().zip(of_rows).for_each(|(excess, of_rows)| *excess += share * of_rows);
+        }
         // The same blocks, added up in the same order, on however many threads.
-        let of_block = |block: &mut Block<T>, queries: &[T]| self.block_sums(queries, packed, &factors, block);
+        let of_block = |block: &mut Block<T>, (index, queries): (usize, &[T])| {
+            self.block_sums(if index == 0 { &head } else { &[] }, queries, packed, &factors, block)
+        };
         let of_blocks: Vec<Vec<ScaleSums>> = match inside {
-            Inside::Sequential => queries.chunks(ROW_BLOCK * d_k).map(|queries| of_block(block, queries)).collect(),
-            Inside::Parallel => queries.par_chunks(ROW_BLOCK * d_k).map_init(Block::default, of_block).collect(),
+            Inside::Sequential => {
+                queries.chunks(ROW_BLOCK * d_k).enumerate().map(|queries| of_block(block, queries)).collect()
+            }
+            Inside::Parallel => {
+                queries.par_chunks(ROW_BLOCK * d_k).enumerate().map_init(Block::default, of_block).collect()
+            }
         };
         let mut sums = vec![ScaleSums::default(); factors.len()];
         for of_block in of_blocks {
@@ -123,22 +141,13 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
                 sums.iter_mut().zip(of_block).for_each(|(sum, of_block)| *sum += of_block);
             }
         }
-        let mut excess = vec![0.0; factors.len()];
-        let first_rows = &queries[..n.min(OUTPUT_ROWS) * d_k];
-        let at_once = (OUTPUT_WEIGHTS / m).clamp(1, OUTPUT_ROWS);
-        for queries in first_rows.chunks(at_once * d_k) {
-            let weights = &mut buffers.weights;
-            self.softmax.weights(queries, packed, &factors, &mut block.rows, weights);
-            let share = queries.len() as f64 / first_rows.len() as f64;
-            let of_rows = buffers.signs.excess(weights, m, queries.len() / d_k, output_columns(n), stream);
-            excess.iter_mut().zip(of_rows).for_each(|(excess, of_rows)| *excess += share * of_rows);
-        }
         sums.iter().zip(excess).flat_map(|(sums, excess)| self.scale_measures(sums, excess)).collect()
     }
 
-    /// The sums of each scale over one block of rows.
+    /// The sums of each scale over one block of rows, of which the first are measured already.
     fn block_sums<T: Element>(
         &self,
+        head: &[WeightRow],
         queries: &[T],
         keys: &PackedKeys<T>,
         factors: &[f64],
@@ -146,7 +155,12 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
     ) -> Vec<ScaleSums> {
         let count = queries.len() / keys.depth() * factors.len();
         block.measured.resize(count, WeightRow::default());
-        self.softmax.rows(queries, keys, factors, &mut block.rows, &mut block.measured);
+        let (before, rest) = block.measured.split_at_mut(head.len());
+        before.copy_from_slice(head);
+        let queries = &queries[head.len() / factors.len() * keys.depth()..];
+        if !rest.is_empty() {
+            self.softmax.rows(queries, keys, factors, &mut block.rows, rest);
+        }
         let mut sums = vec![ScaleSums::default(); factors.len()];
         for rows in block.measured.chunks_exact(factors.len()) {
             for (sums, row) in sums.iter_mut().zip(rows) {
