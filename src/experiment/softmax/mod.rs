@@ -10,7 +10,7 @@
 //! | `saturated_rows` | share of rows with max p > `--saturated-above` |
 //! | `jacobian_trace` | mean of tr J, J = diag(p) − p pᵀ |
 //! | `jacobian_frobenius` | mean of ‖J‖²_F = E\|J g\|² for g with i.i.d. unit entries: what reaches the logits of a gradient |
-//! | `output_variance` | mean of O_ih² − Σ p_i² over the first rows i (at most 16) and all columns (as many as queries, 64 to 512) of O = PV, plus `participation` |
+//! | `output_variance` | mean of O_ih² − Σ p_i² over the first rows i (at most 16) and all columns (64 to 512) of O = PV, plus `participation` |
 //! | `freezing_square` | sample variance of all n·m logits over 2 ln m |
 //! | `underflowed_weights` | share of weights that are exactly 0 (half types) |
 //! | `row_sum_error` | mean of \|Σ p − 1\| (half types) |
@@ -55,8 +55,10 @@ const ROUNDING_MEASURES: [&str; 2] = ["underflowed_weights", "row_sum_error"];
 const OUTPUT_WEIGHTS: usize = 1 << 16;
 /// Rows of O that are measured, at most.
 const OUTPUT_ROWS: usize = 16;
-/// Fewest and most columns of V: as many as queries, so that V scatters the output about as much as Q and K do.
+/// Fewest and most columns of V.
 const OUTPUT_COLUMNS: (usize, usize) = (64, 512);
+/// Columns come in so many at a time.
+const COLUMN_STEP: usize = 32;
 
 /// The experiment of `attn softmax-spikiness` at one parameter point: `source` draws, `softmax` is under test.
 pub struct SoftmaxExperiment<D = InputLaw, S = ScaledSoftmax> {
@@ -120,7 +122,14 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
             let weights = &mut buffers.weights;
             self.softmax.rows_and_weights(queries, packed, &factors, &mut block.rows, head, weights);
             let share = queries.len() as f64 / first_rows.len() as f64;
-            let of_rows = buffers.signs.excess(weights, m, queries.len() / d_k, output_columns(n), stream);
+            let rows = queries.len() / d_k;
+            let participation = |factor: usize| {
+                let of_rows = head.iter().skip(factor).step_by(factors.len());
+                of_rows.map(|row| row.statistics.participation).sum::<f64>() / rows as f64
+            };
+            let columns: Vec<usize> =
+                (0..factors.len()).map(|factor| output_columns(n, participation(factor))).collect();
+            let of_rows = buffers.signs.excess(weights, m, rows, &columns, stream);
             excess.iter_mut().zip(of_rows).for_each(|(excess, of_rows)| *excess += share * of_rows);
         }
         // The same blocks, added up in the same order, on however many threads.
@@ -210,9 +219,15 @@ impl<D: Draw, S: Softmax> SoftmaxExperiment<D, S> {
 /// What is summed over the rows of one scale: entropy, Σp², the largest weight, whether it saturates, tr J, ‖J‖²_F, Σx, Σx² and what rounding did.
 type ScaleSums = [f64; 10];
 
-/// Columns of V beside n queries.
-fn output_columns(n: usize) -> usize {
-    n.clamp(OUTPUT_COLUMNS.0, OUTPUT_COLUMNS.1)
+/// Columns of V for n queries whose weights have this mean Σp².
+///
+/// For even weights as many as queries, so that V scatters the output about as much as Q and K do. Of given weights it scatters O² by
+/// 2((Σp²)² − Σp⁴), which vanishes as they become one-hot, while Q and K scatter Σp² no less. The weights may choose: whatever they are, the
+/// mean of O² − Σp² over V is 0.
+fn output_columns(n: usize, participation: f64) -> usize {
+    let evenness = (1.0 - participation).clamp(0.0, 1.0);
+    let wanted = (n as f64 * evenness * evenness) as usize;
+    wanted.next_multiple_of(COLUMN_STEP).clamp(OUTPUT_COLUMNS.0, OUTPUT_COLUMNS.1)
 }
 
 /// Columns of each scale.
@@ -289,7 +304,7 @@ impl<D: Draw, S: Softmax> Experiment for SoftmaxExperiment<D, S> {
     fn operations(&self) -> f64 {
         let Sizes { d_k, queries, keys } = self.sizes;
         let (d, n, m, scales) = (d_k as f64, queries as f64, keys as f64, self.scales.len() as f64);
-        let output = n.min(OUTPUT_ROWS as f64) * m * (2.0 * output_columns(queries) as f64 + 2.0 * d);
+        let output = n.min(OUTPUT_ROWS as f64) * m * (2.0 * output_columns(queries, 0.0) as f64 + 2.0 * d);
         // Multiply-adds of QKᵀ, about 30 a weight for its exponential and powers, about 30 a drawn entry.
         n * m * (2.0 * d + 30.0 * scales) + scales * output + 30.0 * (n + m) * d
     }
@@ -308,6 +323,14 @@ impl<D: Draw, S: Softmax> Experiment for SoftmaxExperiment<D, S> {
 mod tests {
     use super::*;
     use crate::sampling::Entries;
+
+    #[test]
+    fn even_weights_take_as_many_columns_as_queries_and_spiky_ones_fewer() {
+        let columns = |n, participation| output_columns(n, participation);
+        assert_eq!([1, 64, 100, 256, 512, 5000].map(|n| columns(n, 0.0)), [64, 64, 128, 256, 512, 512]);
+        assert_eq!([0.001, 0.3, 0.5, 0.65, 1.0, 1.1].map(|p| columns(256, p)), [256, 128, 64, 64, 64, 64]);
+        assert_eq!([columns(5000, 0.5), columns(256, f64::NAN)], [512, 64]);
+    }
 
     #[test]
     fn threads_do_not_change_a_bit() {

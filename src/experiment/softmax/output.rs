@@ -13,29 +13,32 @@ const KEYS: usize = 2048;
 pub(super) struct Signs(Vec<u32>);
 
 impl Signs {
-    /// Mean square of the entries of PV less the mean Σp² of the same rows, for each P of `weights` (one below the other, `rows` × m each),
-    /// V being m × `columns` independent ±1, at most 512 columns.
+    /// Mean square of the entries of PV less the mean Σp² of the same rows, for each P of `weights` (one below the other, `rows` × m each)
+    /// and as many columns of V, at most 512, as `columns` says for it; V is independent ±1, the same for each P.
     pub(super) fn excess<T: Element>(
         &mut self,
         weights: &[T],
         m: usize,
         rows: usize,
-        columns: usize,
+        columns: &[usize],
         stream: &TrialStream,
     ) -> Vec<f64> {
         let set = InstructionSet::detect();
-        let mut outputs = vec![0.0; weights.len() / m * columns];
+        let of_each = || weights.chunks_exact(rows * m).zip(columns);
+        let mut outputs: Vec<Vec<f64>> = columns.iter().map(|columns| vec![0.0; rows * columns]).collect();
         for start in (0..m).step_by(KEYS) {
             let keys = start..m.min(start + KEYS);
             self.0.resize(keys.len().div_ceil(GROUP_KEYS) * GROUP_WORDS, 0);
             sign_words(stream, MatrixId::VALUES, start / GROUP_KEYS, &mut self.0);
-            add_signed_sums(set, weights, m, keys, &self.0, columns, &mut outputs);
+            for ((weights, &columns), output) in of_each().zip(&mut outputs) {
+                add_signed_sums(set, weights, m, keys.clone(), &self.0, columns, output);
+            }
         }
-        let excess = |(output, weights): (&[f64], &[T])| {
+        let excess = |((weights, _), output): ((&[T], &usize), &Vec<f64>)| {
             let squares = [cross_sum(set, output, output, 0.0), cross_sum(set, weights, weights, 0.0)];
             squares[0] / output.len() as f64 - squares[1] / rows as f64
         };
-        outputs.chunks_exact(rows * columns).zip(weights.chunks_exact(rows * m)).map(excess).collect()
+        of_each().zip(&outputs).map(excess).collect()
     }
 }
 
@@ -52,7 +55,7 @@ mod tests {
         one_hot[4098] = 1.0;
         let even = vec![1.0 / m as f64; m];
         let stream = TrialStream::new(1, 2, 3);
-        let excess = Signs::default().excess(&[one_hot, even].concat(), m, 1, 512, &stream);
+        let excess = Signs::default().excess(&[one_hot, even].concat(), m, 1, &[512, 512], &stream);
         assert_eq!(excess[0], 0.0);
         let relative = excess[1] * m as f64;
         assert!(relative != 0.0 && relative.abs() < 5.0 * (2.0f64 / 512.0).sqrt(), "{relative}");
