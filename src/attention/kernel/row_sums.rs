@@ -167,21 +167,29 @@ unsafe fn survey<R: Register<Element: RowSums>>(row: &[R::Element]) -> Survey<R:
     }
 }
 
+/// Registers that are searched without a branch, which a processor would foresee as badly as where the maximum is.
+const SEARCHED: usize = 16;
+
 #[inline(always)]
 unsafe fn find<R: Register<Element: RowSums>>(row: &[R::Element], value: R::Element) -> Option<usize> {
-    let (chunks, rest) = (row.chunks_exact(R::LANES), row.chunks_exact(R::LANES).remainder());
-    let whole = row.len() - rest.len();
+    let whole = row.len() / R::LANES * R::LANES;
     // SAFETY: the caller has the instructions; each chunk holds a register.
     unsafe {
-        let value = R::splat(value);
-        for (index, chunk) in chunks.enumerate() {
-            let equal = R::load(chunk.as_ptr()).equal_lanes(value);
-            if equal != 0 {
-                return Some(index * R::LANES + equal.trailing_zeros() as usize);
+        let sought = R::splat(value);
+        for (block, numbers) in row[..whole].chunks(SEARCHED * R::LANES).enumerate() {
+            let mut place = usize::MAX;
+            // From behind, so that the first is kept.
+            for (index, chunk) in numbers.chunks_exact(R::LANES).enumerate().rev() {
+                let equal = R::load(chunk.as_ptr()).equal_lanes(sought);
+                let here = index * R::LANES + equal.trailing_zeros() as usize;
+                place = if equal == 0 { place } else { here };
+            }
+            if place != usize::MAX {
+                return Some(block * SEARCHED * R::LANES + place);
             }
         }
     }
-    rest.iter().position(|&x| x == value).map(|place| whole + place)
+    row[whole..].iter().position(|&x| x == value).map(|place| whole + place)
 }
 
 /// The sums while they are taken.

@@ -376,7 +376,9 @@ impl<T: Element> Group<T> {
     fn leave_out(&self, mark: &Mark<T>, line: &mut [T], columns: usize) {
         let is_mild = self.rates.is_mild(columns, mark.minimum, mark.reference);
         let absent = if is_mild { self.rates.negligible(mark.reference) } else { T::ABSENT };
-        line[columns..].fill(absent);
+        if columns < line.len() {
+            line[columns..].fill(absent);
+        }
         if let Some(place) = mark.place {
             line[place] = absent;
         }
