@@ -42,7 +42,7 @@ const TERMS: usize = 64;
 
 /// Rows that are looked through one after the other before they are weighed: what depends on the search
 /// of one does not wait for it.
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 7;
 
 /// One or two factors of the same sign that share their exponentials.
 #[derive(Debug, Clone, Copy)]
