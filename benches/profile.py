@@ -28,7 +28,7 @@ STAGES = [
     ("packing", r"transpose|pack::|repack"),
     ("logits and their power sums", r"power_sums|reduce_tile"),
     ("logits", r"x86::avx\w+::f\d\d::(logits|store_tile)|portable::logits"),
-    ("exponentials and sums of weights", r"row_sums|attention_loops"),
+    ("exponentials and sums of weights", r"row_sums|attention_loops|row_statistics|kernel::softmax"),
     ("weights times values", r"signed_sums|weighted_values"),
     ("sums over entries", r"pair_sums|gram::"),
 ]
