@@ -45,17 +45,8 @@ pub trait Softmax: Sync {
         out: &mut [WeightRow],
     );
 
-    /// Makes `out` the weights themselves for a few queries: n×m row by row for the first factor, below it those of the next.
-    fn weights<T: Element>(
-        &self,
-        queries: &[T],
-        keys: &PackedKeys<T>,
-        factors: &[f64],
-        buffers: &mut RowBuffers<T>,
-        out: &mut Vec<T>,
-    );
-
-    /// Both for a few queries: [`rows`](Self::rows) to `out` and [`weights`](Self::weights) to `weights`.
+    /// For a few queries also the weights themselves: [`rows`](Self::rows) to `out`, and `weights` becomes n×m row by row for the first factor,
+    /// below it those of the next.
     fn rows_and_weights<T: Element>(
         &self,
         queries: &[T],
@@ -64,10 +55,7 @@ pub trait Softmax: Sync {
         buffers: &mut RowBuffers<T>,
         out: &mut [WeightRow],
         weights: &mut Vec<T>,
-    ) {
-        self.rows(queries, keys, factors, buffers, out);
-        self.weights(queries, keys, factors, buffers, weights);
-    }
+    );
 }
 
 /// Scaled dot-product attention in one of the arithmetics.
@@ -93,9 +81,6 @@ impl ScaledSoftmax {
 
     /// Makes the logits in the first part of `weights`, which has as many as there are factors, the weights under each factor.
     fn weigh<T: Element>(&self, keys: &PackedKeys<T>, factors: &[f64], buffers: &mut RowBuffers<T>, weights: &mut [T]) {
-        if weights.is_empty() {
-            return;
-        }
         let (m, count) = (keys.rows(), weights.len() / factors.len());
         for copy in 1..factors.len() {
             weights.copy_within(..count, copy * count);
@@ -110,6 +95,23 @@ impl ScaledSoftmax {
             } else {
                 let shape = AttentionShape { queries: count / m, keys: m, d_k: keys.depth(), d_v: 0 };
                 scale_softmax(keys.instruction_set(), shape, factor, None, Threads::Caller, weights);
+            }
+        }
+    }
+
+    /// Measures rows × m raw logits in a half type.
+    fn rounded_rows<T: Element>(
+        &self,
+        raw: &[T],
+        m: usize,
+        factors: &[f64],
+        scaled: &mut Vec<f64>,
+        out: &mut [WeightRow],
+    ) {
+        for (raw, out) in raw.chunks_exact(m).zip(out.chunks_exact_mut(factors.len())) {
+            for (&factor, out) in factors.iter().zip(out) {
+                let logits = self.scale(raw, factor, scaled);
+                *out = rounded_row(logits, self.rounded_weights(logits));
             }
         }
     }
@@ -143,25 +145,8 @@ impl Softmax for ScaledSoftmax {
         for (queries, out) in blocks {
             raw.resize(queries.len() / keys.depth() * keys.rows(), T::ZERO);
             packed_logits(pack(packed, queries, keys), keys, 0..keys.rows(), raw, keys.rows());
-            for (raw, out) in raw.chunks_exact(keys.rows()).zip(out.chunks_exact_mut(factors.len())) {
-                for (&factor, out) in factors.iter().zip(out) {
-                    let logits = self.scale(raw, factor, scaled);
-                    *out = rounded_row(logits, self.rounded_weights(logits));
-                }
-            }
+            self.rounded_rows(raw, keys.rows(), factors, scaled, out);
         }
-    }
-
-    fn weights<T: Element>(
-        &self,
-        queries: &[T],
-        keys: &PackedKeys<T>,
-        factors: &[f64],
-        buffers: &mut RowBuffers<T>,
-        out: &mut Vec<T>,
-    ) {
-        form_logits(queries, keys, factors.len(), buffers, out);
-        self.weigh(keys, factors, buffers, out);
     }
 
     fn rows_and_weights<T: Element>(
@@ -173,30 +158,21 @@ impl Softmax for ScaledSoftmax {
         out: &mut [WeightRow],
         weights: &mut Vec<T>,
     ) {
-        form_logits(queries, keys, factors.len(), buffers, weights);
+        let m = keys.rows();
+        let count = queries.len() / keys.depth() * m;
+        weights.resize(count * factors.len(), T::ZERO);
+        if weights.is_empty() {
+            return;
+        }
+        // The logits, formed once, where the weights of the first factor will be.
+        let logits = &mut weights[..count];
+        packed_logits(pack(&mut buffers.packed, queries, keys), keys, 0..m, logits, m);
         if self.precision.is_half() {
-            self.rows(queries, keys, factors, buffers, out);
+            self.rounded_rows(logits, m, factors, &mut buffers.scaled, out);
         } else {
-            let (set, m) = (keys.instruction_set(), keys.rows());
-            let logits = &weights[..queries.len() / keys.depth() * m];
-            row_statistics_of_logits(set, logits, m, factors, &mut buffers.workspace, out);
+            row_statistics_of_logits(keys.instruction_set(), logits, m, factors, &mut buffers.workspace, out);
         }
         self.weigh(keys, factors, buffers, weights);
-    }
-}
-
-/// Makes the first part of `out`, which has as many as there are factors, the logits of the queries: n×m row by row.
-fn form_logits<T: Element>(
-    queries: &[T],
-    keys: &PackedKeys<T>,
-    factors: usize,
-    buffers: &mut RowBuffers<T>,
-    out: &mut Vec<T>,
-) {
-    let count = queries.len() / keys.depth() * keys.rows();
-    out.resize(count * factors, T::ZERO);
-    if !out.is_empty() {
-        packed_logits(pack(&mut buffers.packed, queries, keys), keys, 0..keys.rows(), &mut out[..count], keys.rows());
     }
 }
 

@@ -27,7 +27,9 @@ fn rows<T: Element>(precision: Precision, queries: &[T], keys: &PackedKeys<T>, f
 fn weights<T: Element>(precision: Precision, queries: &[T], keys: &PackedKeys<T>, factors: &[f64]) -> Vec<T> {
     // What was there before must not matter.
     let mut out = vec![T::from_f64(7.0); 5];
-    ScaledSoftmax { precision }.weights(queries, keys, factors, &mut RowBuffers::default(), &mut out);
+    let mut rows = vec![WeightRow::default(); queries.len() / keys.depth() * factors.len()];
+    let softmax = ScaledSoftmax { precision };
+    softmax.rows_and_weights(queries, keys, factors, &mut RowBuffers::default(), &mut rows, &mut out);
     out
 }
 
@@ -143,7 +145,8 @@ fn rows_and_weights_together_are_those_of_each_alone() {
         let mut buffers = RowBuffers::default();
         softmax.rows_and_weights(&q, &keys, &factors, &mut buffers, &mut found, &mut found_weights);
         assert_eq!(found, rows(precision, &q, &keys, &factors), "{precision}");
-        assert_eq!(found_weights, weights(precision, &q, &keys, &factors), "{precision}");
+        let one_by_one = factors.iter().flat_map(|&factor| weights(precision, &q, &keys, &[factor]));
+        assert_eq!(found_weights, one_by_one.collect::<Vec<f32>>(), "{precision}");
     }
 }
 

@@ -164,16 +164,18 @@ impl Softmax for Faulty {
         }
     }
 
-    fn weights<T: Element>(
+    fn rows_and_weights<T: Element>(
         &self,
         queries: &[T],
         keys: &PackedKeys<T>,
         factors: &[f64],
-        _: &mut RowBuffers<T>,
-        out: &mut Vec<T>,
+        buffers: &mut RowBuffers<T>,
+        out: &mut [WeightRow],
+        weights: &mut Vec<T>,
     ) {
+        self.rows(queries, keys, factors, buffers, out);
         let of_factor = |&factor: &f64| self.distribution(queries, keys, factor).into_iter().flatten().map(T::from_f64);
-        *out = factors.iter().flat_map(of_factor).collect();
+        *weights = factors.iter().flat_map(of_factor).collect();
     }
 }
 
