@@ -90,7 +90,7 @@ impl<T: Exponential> Rates<T> {
         columns >= 2 * T::MOST_LANES && minimum.to_f64() - reference.to_f64() >= self.mild_bound.to_f64()
     }
 
-    /// A logit whose weight, e^(LEAST / 2), leaves every sum over a mild row as it is: it rounds away beside the two others of its lane. (Σ w Δ that is 0
+    /// A logit whose weight, e^(LEAST / 2), leaves every sum over a mild row as it is: it rounds away beside any other of its lane. (Σ w Δ that is 0
     /// in a lane becomes 10⁻¹⁶, which rounds away beside the entropy.)
     pub fn negligible(&self, reference: T) -> T {
         T::from_f64(reference.to_f64() + self.negligible.to_f64())
@@ -302,9 +302,7 @@ impl<R: Register> Weighing<R> {
     unsafe fn terms<const DOUBLINGS: u32, const HOW: u8>(&self, difference: R, weight: R) -> Terms<R> {
         // SAFETY: the caller has the instructions.
         unsafe {
-            let kept =
-                |power: R, bound: R| if HOW == how::GUARDED { power.kept_from(difference, bound) } else { power };
-            let square = weight.multiply(kept(weight, self.square_bounds[0]));
+            let square = weight.multiply(Self::kept::<HOW>(weight, difference, self.square_bounds[0]));
             let mut large = square;
             let mut large_square = square;
             if DOUBLINGS > 0 {
