@@ -54,6 +54,9 @@ const MODEST_TRIAL: f64 = 16.0 * 1024.0 * 1024.0;
 const LONGEST_ROUND: u64 = 1024;
 /// Operations per round, roughly: the progress bar moves once a round.
 const OPERATIONS_PER_ROUND: f64 = 4e10;
+/// Operations of what a thread takes of a round at a time, roughly: some tenths of a millisecond, so that at the end of a round none waits longer
+/// for another that was slower.
+const OPERATIONS_PER_PIECE: f64 = 1e7;
 
 /// How many trials of `experiment` run side by side on `threads`, each on one, as long as there are as many to run; 1 if each is spread over
 /// all threads.
@@ -109,6 +112,7 @@ pub fn draw<E: Experiment>(
     let is_long = is_long(experiment);
     let round = ((OPERATIONS_PER_ROUND / experiment.operations()) as u64).clamp(1, LONGEST_ROUND);
     let round = round.next_multiple_of(side_by_side);
+    let piece = ((OPERATIONS_PER_PIECE / experiment.operations()) as usize).max(1);
     let point = experiment.point();
     let one = |trial: u64, inside: Inside| {
         let stream = TrialStream::new(seed, point, trial as u32);
@@ -132,7 +136,10 @@ pub fn draw<E: Experiment>(
         let values: Vec<Vec<f64>> = match side_by_side {
             1 => (start..end).map(|trial| one(trial, inside)).collect(),
             // Those left over too: not every experiment spreads its trials.
-            _ => (start..end).into_par_iter().map(|trial| one(trial, inside)).collect(),
+            _ => {
+                let trials = (0..(end - start) as usize).into_par_iter().with_max_len(piece);
+                trials.map(|index| one(start + index as u64, inside)).collect()
+            }
         };
         for (trial, values) in (start..end).zip(&values) {
             each(trial, values)?;
