@@ -3,7 +3,8 @@
 //! # Method
 //! The signs of four keys in one column are four bits, and ±p₀ ± p₁ ± p₂ ± p₃ has sixteen values. For each row these are computed once and
 //! then looked up, sixteen columns at a time, where the processor looks up from a register (AVX-512): one lookup and one addition in place
-//! of four multiply-adds ("four Russians": Arlazarov, Dinic, Kronrod and Faradžev, 1970). Elsewhere the same sums are formed term by term.
+//! of four multiply-adds ("four Russians": Arlazarov, Dinic, Kronrod and Faradžev, 1970). A register of AVX2 holds the eight values with +p₃ in f32;
+//! the others are their negatives. Elsewhere, and for f64 in AVX2, the same sums are formed term by term.
 //!
 //! # Rounding
 //! Terms of four keys are added in the order of the keys, and up to 64 such sums in order, in `T`, then in f64. Products with ±1 are exact,
@@ -243,10 +244,68 @@ mod lookup {
         ],
         look_up: |table, index| _mm512_permutex2var_pd(table[0], index, table[1])
     }
+
+    /// Lanes of a register of AVX2.
+    const HALF: usize = BLOCK / 2;
+
+    /// [`SignedSums::tile_sums`] in AVX2, whose registers hold half of the sixteen values: those in which the last key is added. The others are
+    /// the same with all signs turned.
+    #[target_feature(enable = "avx2,fma")]
+    pub fn f32_halves(quads: &[Quads<f32>], signs: &[u32], blocks: usize, sums: &mut [f32]) {
+        let groups = quads.len();
+        assert!(signs.len() == groups * GROUP_WORDS && blocks * BLOCK <= MOST_COLUMNS);
+        assert!(sums.len() >= ROWS * MOST_COLUMNS);
+        assert!(groups <= GROUPS);
+        // Not zeroed, as above.
+        let mut tables = [const { MaybeUninit::<f32>::uninit() }; GROUPS * ROWS * HALF];
+        let tables = tables.as_mut_ptr().cast::<f32>();
+        let patterns = [pattern::<f32>(0), pattern(1), pattern(2)];
+        // SAFETY: there are tables of eight numbers for each row and group, and more of each pattern.
+        unsafe {
+            for (index, quad) in quads.as_flattened().iter().enumerate() {
+                let mut table = _mm256_mul_ps(_mm256_loadu_ps(patterns[0].as_ptr()), _mm256_set1_ps(quad[0]));
+                for key in 1..3 {
+                    // The product is exact: this is an addition.
+                    table = _mm256_fmadd_ps(_mm256_loadu_ps(patterns[key].as_ptr()), _mm256_set1_ps(quad[key]), table);
+                }
+                table = _mm256_add_ps(table, _mm256_set1_ps(quad[3]));
+                _mm256_storeu_ps(tables.add(index * HALF), table);
+            }
+        }
+        for half in 0..2 * blocks {
+            let block = half / 2;
+            let word = block / BLOCKS_IN_WORD * BLOCK + half % 2 * HALF;
+            // Moves the sign of the last key to the sign of the lane.
+            let up = _mm_cvtsi32_si128((31 - 3 - block % BLOCKS_IN_WORD * GROUP_KEYS) as i32);
+            // SAFETY: the word's eight lanes end within the group, tables as above; the columns written end at MOST_COLUMNS at the latest.
+            unsafe {
+                let mut totals = [_mm256_setzero_ps(); ROWS];
+                for group in 0..groups {
+                    let words = _mm256_loadu_si256(signs.as_ptr().add(group * GROUP_WORDS + word).cast());
+                    let bits = _mm256_sll_epi32(words, up);
+                    // Lookups heed the lowest three bits of an index: those of the first three keys, turned where the last is subtracted.
+                    let turned = _mm256_srai_epi32::<31>(bits);
+                    let index = _mm256_xor_si256(_mm256_srli_epi32::<28>(bits), turned);
+                    let sign = _mm256_or_ps(
+                        _mm256_and_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(-0.0)),
+                        _mm256_set1_ps(1.0),
+                    );
+                    for (row, total) in totals.iter_mut().enumerate() {
+                        let table = _mm256_loadu_ps(tables.add((group * ROWS + row) * HALF));
+                        // Exact again.
+                        *total = _mm256_fmadd_ps(_mm256_permutevar8x32_ps(table, index), sign, *total);
+                    }
+                }
+                for (row, &total) in totals.iter().enumerate() {
+                    _mm256_storeu_ps(sums.as_mut_ptr().add(row * MOST_COLUMNS + half * HALF), total);
+                }
+            }
+        }
+    }
 }
 
 macro_rules! signed_sums {
-    ($element:ident, $bits:ident, top: $top:literal) => {
+    ($element:ident, $bits:ident, top: $top:literal, avx2: $avx2:path) => {
         impl SignedSums for $element {
             #[inline(always)]
             fn sign(bits: u32) -> Self {
@@ -260,7 +319,7 @@ macro_rules! signed_sums {
                     InstructionSet::Avx512 => unsafe { lookup::$element(quads, signs, blocks, sums) },
                     // SAFETY: as above.
                     #[cfg(target_arch = "x86_64")]
-                    InstructionSet::Avx2 => unsafe { term_by_term_avx2(quads, signs, blocks, sums) },
+                    InstructionSet::Avx2 => unsafe { $avx2(quads, signs, blocks, sums) },
                     _ => term_by_term(quads, signs, blocks, sums),
                 }
             }
@@ -268,8 +327,8 @@ macro_rules! signed_sums {
     };
 }
 
-signed_sums!(f32, u32, top: 31);
-signed_sums!(f64, u64, top: 63);
+signed_sums!(f32, u32, top: 31, avx2: lookup::f32_halves);
+signed_sums!(f64, u64, top: 63, avx2: term_by_term_avx2);
 
 #[cfg(test)]
 mod tests {
