@@ -11,7 +11,7 @@ use super::threefry::{BlockGroup, LANES, threefry4x32_20_group};
 /// Fills `out` from `place` on, which begins a group; the length is a multiple of four groups (a panic if it is not).
 ///
 /// # Safety
-/// The machine must have AVX-512 (F, BW, DQ, VL).
+/// The machine must have the instructions: AVX2 or AVX-512 (F, BW, DQ, VL).
 pub(super) type FillQuads<T> = unsafe fn(place: Place, out: &mut [T]);
 
 /// A law whose elements are a fixed function of a group's words.
@@ -21,7 +21,10 @@ pub(super) trait GroupLaw<T> {
     /// An array of `ELEMENTS` numbers.
     type Group: AsMut<[T]>;
 
-    /// Four groups side by side in the instructions of AVX-512, where that is faster than [`Self::transform`] one after another.
+    /// Registers side by side in the instructions of AVX2, where that is faster than [`Self::transform`] of one group after another.
+    #[cfg(target_arch = "x86_64")]
+    const QUADS_AVX2: Option<FillQuads<T>> = None;
+    /// The same in AVX-512.
     #[cfg(target_arch = "x86_64")]
     const QUADS_AVX512: Option<FillQuads<T>> = None;
 
@@ -109,7 +112,7 @@ pub(super) fn fill<T: Copy, L: GroupLaw<T>>(set: InstructionSet, place: Place, o
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn fill_avx2<T: Copy, L: GroupLaw<T>>(place: Place, out: &mut [T]) {
-    fill_groups::<T, L>(place, out, None);
+    fill_groups::<T, L>(place, out, L::QUADS_AVX2);
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -36,7 +36,7 @@ mod entries;
 mod laws;
 mod normal;
 #[cfg(target_arch = "x86_64")]
-mod normal_avx512;
+mod normal_x86;
 mod scatter;
 pub mod stream;
 pub mod threefry;

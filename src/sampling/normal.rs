@@ -24,7 +24,7 @@
 use super::bulk::GroupLaw;
 use super::threefry::{BlockGroup, LANES};
 #[cfg(target_arch = "x86_64")]
-use super::{bulk::FillQuads, normal_avx512::fill_quads};
+use super::{bulk::FillQuads, normal_x86};
 use crate::number::elementary::{ln_f32, ln_f64, sine_cosine_f32, sine_cosine_f64};
 
 /// Standard normal entries.
@@ -77,7 +77,9 @@ impl GroupLaw<f32> for NormalLaw {
     type Group = [f32; 4 * LANES];
 
     #[cfg(target_arch = "x86_64")]
-    const QUADS_AVX512: Option<FillQuads<f32>> = Some(fill_quads);
+    const QUADS_AVX2: Option<FillQuads<f32>> = Some(normal_x86::avx2::fill_quads);
+    #[cfg(target_arch = "x86_64")]
+    const QUADS_AVX512: Option<FillQuads<f32>> = Some(normal_x86::avx512::fill_quads);
 
     fn zeros() -> Self::Group {
         [0.0; 4 * LANES]

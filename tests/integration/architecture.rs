@@ -68,7 +68,7 @@ const UNSAFE: [(&str, &str); 12] = [
     ("attention/kernel/weighted_values.rs", "registers over slices"),
     ("attention/kernel/x86.rs", "intrinsics over slices"),
     ("sampling/bulk.rs", "calls of functions for one instruction set"),
-    ("sampling/normal_avx512.rs", "intrinsics over arrays"),
+    ("sampling/normal_x86.rs", "intrinsics over arrays"),
 ];
 
 fn source() -> PathBuf {
