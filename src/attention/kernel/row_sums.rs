@@ -507,7 +507,7 @@ loops!(avx512_f64, f64, Avx512F64, several: 4, "avx512f,avx512dq");
 #[cfg(target_arch = "x86_64")]
 loops!(avx2_f32, f32, Avx2F32, several: 8, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-loops!(avx2_f64, f64, Avx2F64, several: 2, "avx2,fma");
+loops!(avx2_f64, f64, Avx2F64, several: 8, "avx2,fma");
 loops!(portable_f32, f32, Portable<f32, 16>, several: 1);
 loops!(portable_f64, f64, Portable<f64, 8>, several: 1);
 

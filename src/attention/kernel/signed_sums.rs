@@ -100,14 +100,17 @@ pub trait SignedSums: Real + Add<Output = Self> + Mul<Output = Self> {
     /// −1 where the lowest bit is set, else 1.
     fn sign(bits: u32) -> Self;
 
+    /// self · factor + term, rounded once; a call of a library where the processor has no such instruction.
+    fn multiply_add(self, factor: Self, term: Self) -> Self;
+
     /// Writes the sums over all groups of a tile to the first `blocks` blocks of columns of each row of `sums`.
     fn tile_sums(set: InstructionSet, quads: &[Quads<Self>], signs: &[u32], blocks: usize, sums: &mut [Self]);
 }
 
-/// Term by term: the twin of the lookups.
+/// Term by term: the twin of the lookups. Where the processor multiplies and adds at once, so does the loop: products are exact either way.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "key, row and lane each index two arrays")]
-fn term_by_term<T: SignedSums>(quads: &[Quads<T>], signs: &[u32], blocks: usize, sums: &mut [T]) {
+fn term_by_term<T: SignedSums, const FUSED: bool>(quads: &[Quads<T>], signs: &[u32], blocks: usize, sums: &mut [T]) {
     const PART: usize = 4;
     let (groups, _) = signs.as_chunks::<GROUP_WORDS>();
     for block in 0..blocks {
@@ -124,7 +127,12 @@ fn term_by_term<T: SignedSums>(quads: &[Quads<T>], signs: &[u32], blocks: usize,
                     for row in 0..PART {
                         let weight = quads[first + row][key];
                         for lane in 0..BLOCK {
-                            terms[row][lane] = terms[row][lane] + weight * signs[lane];
+                            let term = terms[row][lane];
+                            terms[row][lane] = if FUSED {
+                                weight.multiply_add(signs[lane], term)
+                            } else {
+                                term + weight * signs[lane]
+                            };
                         }
                     }
                 }
@@ -142,9 +150,9 @@ fn term_by_term<T: SignedSums>(quads: &[Quads<T>], signs: &[u32], blocks: usize,
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 fn term_by_term_avx2<T: SignedSums>(quads: &[Quads<T>], signs: &[u32], blocks: usize, sums: &mut [T]) {
-    term_by_term(quads, signs, blocks, sums);
+    term_by_term::<T, true>(quads, signs, blocks, sums);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -312,6 +320,11 @@ macro_rules! signed_sums {
                 Self::from_bits(Self::to_bits(1.0) | $bits::from(bits & 1) << $top)
             }
 
+            #[inline(always)]
+            fn multiply_add(self, factor: Self, term: Self) -> Self {
+                self.mul_add(factor, term)
+            }
+
             fn tile_sums(set: InstructionSet, quads: &[Quads<Self>], signs: &[u32], blocks: usize, sums: &mut [Self]) {
                 match set {
                     // SAFETY: `assert_available` has made sure that the machine has the instructions.
@@ -320,7 +333,7 @@ macro_rules! signed_sums {
                     // SAFETY: as above.
                     #[cfg(target_arch = "x86_64")]
                     InstructionSet::Avx2 => unsafe { $avx2(quads, signs, blocks, sums) },
-                    _ => term_by_term(quads, signs, blocks, sums),
+                    _ => term_by_term::<Self, false>(quads, signs, blocks, sums),
                 }
             }
         }
