@@ -109,10 +109,11 @@ struct SideFactor {
 }
 
 impl SideFactor {
-    /// The factor of a partition under one kernel per copy; `None` if the token sum vanishes identically.
-    fn new(blocks: &[u32], kernels: &[TokenKernel], slots_per_copy: usize) -> Option<Self> {
+    /// The factor of a partition under one kernel per copy; `None` if the token sum vanishes identically. `free` is what [`free_tokens`]
+    /// gives for the partition.
+    fn new(blocks: &[u32], free: &[usize], kernels: &[TokenKernel]) -> Option<Self> {
         let mut token_sum = BTreeMap::new();
-        add_token_sums(blocks, kernels, slots_per_copy, 0, (1, 0), &mut token_sum);
+        add_token_sums(free, kernels, 0, (1, 0), &mut token_sum);
         token_sum.retain(|_, coefficient| *coefficient != 0);
         let mut block_sizes: Vec<usize> = blocks.iter().map(|b| b.count_ones() as usize).collect();
         block_sizes.sort_unstable();
@@ -132,24 +133,31 @@ impl SideFactor {
     }
 }
 
-/// Multiplies out the kernels of copy, copy + 1, … and adds each term's power of n: the tokens left free, |blocks| once
-/// tied slots are merged, plus the kernels' own exponents.
+/// How many tokens are left free once the slots of some copies are tied, by the set of those copies as bits.
+fn free_tokens(blocks: &[u32], copies: &[u32]) -> Vec<usize> {
+    let tied = |set: usize| (copies.iter().enumerate()).filter(move |(copy, _)| set >> copy & 1 == 1);
+    (0..1 << copies.len())
+        .map(|set| join(blocks, &tied(set).map(|(_, &mask)| mask).collect::<Blocks>()).len())
+        .collect()
+}
+
+/// Multiplies out the kernels of one copy after another and adds each term's power of n: the tokens left free plus the kernels'
+/// own exponents. `tied` is the set of copies that are tied so far.
 fn add_token_sums(
-    blocks: &[u32],
+    free: &[usize],
     kernels: &[TokenKernel],
-    slots_per_copy: usize,
-    copy: usize,
+    tied: usize,
     (coefficient, exponent): (i64, i32),
     token_sum: &mut BTreeMap<i32, i64>,
 ) {
-    let Some(kernel) = kernels.get(copy) else {
-        *token_sum.entry(exponent + blocks.len() as i32).or_default() += coefficient;
+    // From the last to the first: the copies before keep their numbers.
+    let Some((kernel, before)) = kernels.split_last() else {
+        *token_sum.entry(exponent + free[tied] as i32).or_default() += coefficient;
         return;
     };
-    for &(factor, tied, power) in kernel.terms() {
-        let merged = if tied { join(blocks, &[copy_mask(copy, slots_per_copy)]) } else { blocks.to_vec() };
-        let so_far = (coefficient * factor, exponent + power);
-        add_token_sums(&merged, kernels, slots_per_copy, copy + 1, so_far, token_sum);
+    for &(factor, ties, power) in kernel.terms() {
+        let tied = tied | usize::from(ties) << before.len();
+        add_token_sums(free, before, tied, (coefficient * factor, exponent + power), token_sum);
     }
 }
 
@@ -208,8 +216,9 @@ impl Structures {
         // For each partition and each choice of kernels, the number of its factor.
         let numbers: Vec<Vec<Option<usize>>> = (partitions.iter())
             .map(|blocks| {
+                let free = free_tokens(blocks, &copies);
                 (choices.values.iter())
-                    .map(|kernels| SideFactor::new(blocks, kernels, per_copy))
+                    .map(|kernels| SideFactor::new(blocks, &free, kernels))
                     .map(|factor| factor.map(|factor| factors.number_of(factor)))
                     .collect()
             })

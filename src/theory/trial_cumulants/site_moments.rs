@@ -9,7 +9,7 @@
 //! power of the series of one depth, found by Euler's recurrence (Knuth, TAOCP volume 2, section 4.7, in several
 //! variables). The cumulants of the sites are of relative order 1/d and 1/d²: double-double arithmetic keeps their digits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Mul;
 
 use crate::theory::double_double::DoubleDouble;
@@ -113,7 +113,8 @@ impl SiteMoments {
             let mut sum = DoubleDouble::ZERO;
             for &(part, coefficient) in &one_depth {
                 let rest = &powers[part];
-                if rest.iter().zip(target).all(|(part, whole)| part <= whole) {
+                // Those of lower powers; of laws with symmetry most are 0.
+                if rest.iter().zip(target).all(|(part, whole)| part <= whole) && !series[index - part].is_zero() {
                     let (part_power, power) = (rest[variable] as f64, target[variable] as f64);
                     // Integers below 2^53: exact.
                     let weight = laws.depth as f64 * part_power - (power - part_power);
@@ -300,12 +301,15 @@ impl PowerMeans {
 
     /// The joint cumulant of M_p over the powers given, as many as `factors`, each from 1 to the highest; the mean for one factor.
     pub(super) fn cumulant(&self, powers: &[usize]) -> DoubleDouble {
-        let orders = self.orders.iter();
-        let terms = orders.flat_map(|order| {
-            let powers: Vec<usize> = order.iter().map(|&site| powers[site]).collect();
+        // Orders that give the sites the same powers give the same cumulants.
+        let mut alike: BTreeMap<Vec<usize>, f64> = BTreeMap::new();
+        for order in &self.orders {
+            *alike.entry(order.iter().map(|&site| powers[site]).collect()).or_default() += 1.0;
+        }
+        let terms = alike.iter().flat_map(|(powers, &number)| {
             self.patterns.iter().map(move |(weight, moments)| {
-                let (cumulant, magnitude) = moments.cumulant(&powers);
-                (*weight * cumulant, weight.to_f64() * magnitude)
+                let (cumulant, magnitude) = moments.cumulant(powers);
+                (*weight * cumulant * number.into(), weight.to_f64() * magnitude * number)
             })
         });
         DoubleDouble::sum_or_zero(terms)
