@@ -218,9 +218,9 @@ def benchmark_short():
                      ["numpy slabs", "torch slabs", "torch compile", "jax blocks"])
 
 
-def benchmark(chosen=lambda record: True, peers=("numpy slabs", "numpy plain", "torch slabs", "torch plain", "torch compile", "jax blocks")):
+def benchmark(chosen=lambda record: True, peers=("numpy slabs", "numpy plain", "torch slabs", "torch plain", "torch compile", "jax blocks"), recorded="benchmark"):
     """Trials of variance and spikiness: what a peer takes for one of attn."""
-    records = [record for record in rows("benchmark") if record["job"] in ("variance", "spikiness") and chosen(record)]
+    records = [record for record in rows(recorded) if record["job"] in ("variance", "spikiness") and chosen(record)]
     body = []
     names = ("job", "d_k", "n", "dtype", "footing")
     for key in dict.fromkeys(tuple(record[name] for name in names) for record in records):
@@ -249,9 +249,9 @@ def benchmark_legend(records):
             f"beside each other, a peer being run as {threads} processes with one thread each. {named}.")
 
 
-def benchmark_others():
+def benchmark_others(recorded="benchmark"):
     """Attention with its output, moments by algebra, whole processes."""
-    records = [record for record in rows("benchmark") if record["job"] in ("attention", "moments", "process")]
+    records = [record for record in rows(recorded) if record["job"] in ("attention", "moments", "process")]
     own = {(record["job"], record["n"]): record for record in records if record["program"] == "attn"}
     body = [[record["job"], record["n"], f"{record['program']} {record['method']}", own[record["job"], record["n"]]["milliseconds"],
              record["milliseconds"], ratio(record),
@@ -347,6 +347,8 @@ SECTIONS = {
     "benchmark": ("benchmark.csv", benchmark),
     "benchmark-others": ("benchmark.csv", benchmark_others),
     "benchmark-memory": ("benchmark.csv", benchmark_memory),
+    "benchmark-narrow": ("benchmark_avx2.csv", lambda: benchmark(recorded="benchmark_avx2")),
+    "benchmark-narrow-others": ("benchmark_avx2.csv", lambda: benchmark_others("benchmark_avx2")),
     "roofline": ("roofline.csv", roofline),
     "profile": ("profile.csv", profile),
     "benchmark-short": ("benchmark.csv", benchmark_short),
