@@ -149,3 +149,61 @@ pub fn draw<E: Experiment>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Measures the number of its trial.
+    struct Numbers {
+        operations: f64,
+        bytes: f64,
+    }
+
+    impl Experiment for Numbers {
+        type Workspace = ();
+
+        fn sizes(&self) -> Sizes {
+            Sizes { d_k: 1, queries: 1, keys: 1 }
+        }
+
+        fn measures(&self) -> Vec<String> {
+            vec!["trial".to_string()]
+        }
+
+        fn trial(&self, stream: &TrialStream, _: Inside, (): &mut ()) -> Vec<f64> {
+            vec![f64::from(stream.trial())]
+        }
+
+        fn claims(&self) -> Vec<Claim> {
+            Vec::new()
+        }
+
+        fn operations(&self) -> f64 {
+            self.operations
+        }
+
+        fn bytes(&self) -> f64 {
+            self.bytes
+        }
+    }
+
+    #[test]
+    fn every_trial_is_drawn_once_and_handed_on_in_order_whatever_the_threads_pieces_and_rounds() {
+        // Pieces of all trials, of some and of one; long trials side by side with some left over, and spread ones.
+        for (operations, bytes) in [(1.0, 1.0), (3e5, 1.0), (2e7, 1.0), (1e9, 1.0), (1e9, 1e9), (1e11, 1.0)] {
+            for threads in [1, 2, 3] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+                let mut seen = Vec::new();
+                let experiment = Numbers { operations, bytes };
+                let each = |trial: u64, values: &[f64]| {
+                    seen.push((trial, values[0] as u64));
+                    Ok(())
+                };
+                pool.install(|| draw(&experiment, 1, 7..2111, &Progress::silent(), each)).expect("nothing fails");
+                let expected: Vec<(u64, u64)> = (7..2111).map(|trial| (trial, trial)).collect();
+                assert!(seen == expected, "{operations} operations, {bytes} bytes, {threads} threads");
+            }
+        }
+    }
+}
