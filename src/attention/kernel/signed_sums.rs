@@ -167,6 +167,13 @@ mod lookup {
         std::array::from_fn(|combination| T::sign(combination as u32 >> key))
     }
 
+    /// Panics unless the slices hold what the lookups of so many groups will read and write.
+    fn assert_room<T>(groups: usize, signs: &[u32], blocks: usize, sums: &[T]) {
+        assert!(signs.len() == groups * GROUP_WORDS && blocks * BLOCK <= MOST_COLUMNS);
+        assert!(sums.len() >= ROWS * MOST_COLUMNS);
+        assert!(groups <= GROUPS);
+    }
+
     macro_rules! lookup {
         (
             $element:ident, $vector:ident, registers: $registers:literal, splat: $splat:ident, load: $load:ident, store: $store:ident,
@@ -178,9 +185,7 @@ mod lookup {
             pub fn $element(quads: &[Quads<$element>], signs: &[u32], blocks: usize, sums: &mut [$element]) {
                 const LANES: usize = 16 / $registers;
                 let groups = quads.len();
-                assert!(signs.len() == groups * GROUP_WORDS && blocks * BLOCK <= MOST_COLUMNS);
-                assert!(sums.len() >= ROWS * MOST_COLUMNS);
-                assert!(groups <= GROUPS);
+                assert_room(groups, signs, blocks, sums);
                 // Not zeroed, which would take a tenth as long as the lookups at 256 keys: what is read below is written first.
                 let mut tables = [const { MaybeUninit::<$element>::uninit() }; GROUPS * ROWS * 16];
                 let tables = tables.as_mut_ptr().cast::<$element>();
@@ -261,9 +266,7 @@ mod lookup {
     #[target_feature(enable = "avx2,fma")]
     pub fn f32_halves(quads: &[Quads<f32>], signs: &[u32], blocks: usize, sums: &mut [f32]) {
         let groups = quads.len();
-        assert!(signs.len() == groups * GROUP_WORDS && blocks * BLOCK <= MOST_COLUMNS);
-        assert!(sums.len() >= ROWS * MOST_COLUMNS);
-        assert!(groups <= GROUPS);
+        assert_room(groups, signs, blocks, sums);
         // Not zeroed, as above.
         let mut tables = [const { MaybeUninit::<f32>::uninit() }; GROUPS * ROWS * HALF];
         let tables = tables.as_mut_ptr().cast::<f32>();
