@@ -26,7 +26,15 @@ pub(crate) fn set_partitions(slots: usize) -> Vec<Blocks> {
 
 /// The finest partition that every block of `blocks` and of `others` fits into (their join in the partition lattice).
 pub(crate) fn join(blocks: &[u32], others: &[u32]) -> Blocks {
-    let mut joined = blocks.to_vec();
+    let mut joined = Blocks::new();
+    join_into(blocks, others, &mut joined);
+    joined
+}
+
+/// [`join`] into memory that is there already.
+pub(crate) fn join_into(blocks: &[u32], others: &[u32], joined: &mut Blocks) {
+    joined.clear();
+    joined.extend_from_slice(blocks);
     for &other in others {
         let mut merged = other;
         joined.retain(|&block| {
@@ -38,7 +46,6 @@ pub(crate) fn join(blocks: &[u32], others: &[u32]) -> Blocks {
         });
         joined.push(merged);
     }
-    joined
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use std::hash::Hash;
 use std::sync::OnceLock;
 
 use crate::theory::double_double::DoubleDouble;
-use crate::theory::set_partitions::{Blocks, join, set_partitions};
+use crate::theory::set_partitions::{Blocks, join_into, set_partitions};
 
 /// How the tokens of the slots of one copy are tied together, on the query side or on the key side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,9 +135,14 @@ impl SideFactor {
 
 /// How many tokens are left free once the slots of some copies are tied, by the set of those copies as bits.
 fn free_tokens(blocks: &[u32], copies: &[u32]) -> Vec<usize> {
-    let tied = |set: usize| (copies.iter().enumerate()).filter(move |(copy, _)| set >> copy & 1 == 1);
-    (0..1 << copies.len())
-        .map(|set| join(blocks, &tied(set).map(|(_, &mask)| mask).collect::<Blocks>()).len())
+    let (mut tied, mut joined) = (Blocks::new(), Blocks::new());
+    (0..1_usize << copies.len())
+        .map(|set| {
+            tied.clear();
+            tied.extend((copies.iter().enumerate()).filter(|(copy, _)| set >> copy & 1 == 1).map(|(_, &mask)| mask));
+            join_into(blocks, &tied, &mut joined);
+            joined.len()
+        })
         .collect()
 }
 
@@ -225,10 +230,12 @@ impl Structures {
             .collect();
         let factors = factors.values;
         let mut counts = vec![0_u32; factors.len() * factors.len() * slots];
+        let (mut depth_blocks, mut connected) = (Blocks::new(), Blocks::new());
         for (query_blocks, query_numbers) in partitions.iter().zip(&numbers) {
             for (key_blocks, key_numbers) in partitions.iter().zip(&numbers) {
-                let depth_blocks = join(query_blocks, key_blocks);
-                if join(&depth_blocks, &copies).len() != 1 {
+                join_into(query_blocks, key_blocks, &mut depth_blocks);
+                join_into(&depth_blocks, &copies, &mut connected);
+                if connected.len() != 1 {
                     continue;
                 }
                 for &(query, key) in &mixes {

@@ -9,7 +9,7 @@
 //! power of the series of one depth, found by Euler's recurrence (Knuth, TAOCP volume 2, section 4.7, in several
 //! variables). The cumulants of the sites are of relative order 1/d and 1/d²: double-double arithmetic keeps their digits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Mul;
 
 use crate::theory::double_double::DoubleDouble;
@@ -20,7 +20,7 @@ use crate::theory::set_partitions::{Blocks, join, set_partitions};
 const HIGHEST_FACTORS: usize = 4;
 
 /// An entry law for this module: central moments in units of the standard deviation, and the mean in the same unit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct ScaledLaw {
     /// mean / standard deviation.
     pub(super) mean: DoubleDouble,
@@ -99,11 +99,11 @@ impl SiteMoments {
         // One depth: the moments over the factorials, the zero ones left out.
         let one_depth: Vec<(usize, DoubleDouble)> = (1..size)
             .map(|index| {
-                let moment =
-                    laws.one_depth_moment(&tokens, &powers[index][..sites], DoubleDouble::ONE, TokenPowers::default());
-                (index, moment / factorials(&powers[index]).into())
+                let powers = &powers[index][..sites];
+                (index, laws.one_depth_moment(&tokens, powers, DoubleDouble::ONE, TokenPowers::default()))
             })
-            .filter(|(_, coefficient)| !coefficient.is_zero())
+            .filter(|(_, moment)| !moment.is_zero())
+            .map(|(index, moment)| (index, moment / factorials(&powers[index]).into()))
             .collect();
         let mut series = vec![DoubleDouble::ONE; size];
         for index in 1..size {
@@ -111,7 +111,7 @@ impl SiteMoments {
             // Any variable with a positive power serves for Euler's recurrence.
             let variable = target.iter().position(|&power| power > 0).unwrap_or(0);
             let mut sum = DoubleDouble::ZERO;
-            for &(part, coefficient) in &one_depth {
+            for &(part, coefficient) in one_depth.iter().take_while(|&&(part, _)| part <= index) {
                 let rest = &powers[part];
                 // Those of lower powers; of laws with symmetry most are 0.
                 if rest.iter().zip(target).all(|(part, whole)| part <= whole) && !series[index - part].is_zero() {
@@ -121,7 +121,7 @@ impl SiteMoments {
                     sum += coefficient * series[index - part] * weight.into();
                 }
             }
-            series[index] = sum / (target[variable] as f64).into();
+            series[index] = if sum.is_zero() { sum } else { sum / (target[variable] as f64).into() };
         }
         for (index, value) in series.iter_mut().enumerate() {
             *value = *value * factorials(&powers[index]).into();
@@ -202,14 +202,16 @@ impl Laws {
 
     /// coefficient · ∏ over query tokens E(x^…) · ∏ over key tokens E(k^… y^…).
     fn gathered_moment(&self, coefficient: DoubleDouble, gathered: &TokenPowers) -> DoubleDouble {
-        let queries = gathered.query.map(|power| self.query_moments[power]);
-        // Odd moments of symmetric laws vanish.
-        if queries.iter().any(|moment| moment.is_zero()) {
-            return DoubleDouble::ZERO;
+        let mut moment = coefficient;
+        for &power in gathered.query.iter().filter(|&&power| power > 0) {
+            moment = moment * self.query_moments[power];
         }
-        let keys = (gathered.key_products.iter().zip(&gathered.key_rest))
-            .map(|(&products, &rest)| self.key_moments[products][rest]);
-        queries.into_iter().chain(keys).fold(coefficient, Mul::mul)
+        for (&products, &rest) in gathered.key_products.iter().zip(&gathered.key_rest) {
+            if products + rest > 0 {
+                moment = moment * self.key_moments[products][rest];
+            }
+        }
+        moment
     }
 }
 
@@ -243,7 +245,8 @@ fn renamed(blocks: &[u32], order: &[usize]) -> Blocks {
 
 /// Joint cumulants of power means of one trial, ready for any choice of powers.
 pub(super) struct PowerMeans {
-    /// One pattern of sharing for all that differ in the names of the sites only: its weight and moments.
+    /// One pattern of sharing for all that differ in the names of the sites only, or in what are queries and what keys of one law: their weight and
+    /// moments.
     patterns: Vec<(DoubleDouble, SiteMoments)>,
     /// Every order of the sites.
     orders: Vec<Vec<usize>>,
@@ -279,23 +282,26 @@ impl PowerMeans {
             |blocks: Blocks| partitions.iter().position(|other| *other == blocks).expect("a renamed partition is one");
         let of_order = |order: &Vec<usize>| partitions.iter().map(|blocks| place(renamed(blocks, order))).collect();
         let renamings: Vec<Vec<usize>> = orders.iter().map(of_order).collect();
-        let mut patterns = Vec::new();
+        // Of equal laws queries and keys may change places as well.
+        let may_swap = query == key;
+        let mut weights: BTreeMap<(usize, usize), DoubleDouble> = BTreeMap::new();
         for (query, query_blocks) in partitions.iter().enumerate() {
             for (key, key_blocks) in partitions.iter().enumerate() {
                 let number = falling_factorial(queries, query_blocks.len()) * falling_factorial(keys, key_blocks.len());
                 if join(query_blocks, key_blocks).len() > 1 || number.is_zero() {
                     continue;
                 }
-                let alike: BTreeSet<(usize, usize)> =
-                    renamings.iter().map(|renamed| (renamed[query], renamed[key])).collect();
-                // The first of those alike stands for all.
-                if alike.first() == Some(&(query, key)) {
-                    let moments = SiteMoments::new(query_blocks, key_blocks, factors, &laws);
-                    let share = DoubleDouble::from(alike.len() as f64) / (orders.len() as f64).into();
-                    patterns.push((share * number / all_sites.into(), moments));
-                }
+                let alike = renamings.iter().map(|renamed| (renamed[query], renamed[key]));
+                let swapped = alike.clone().filter(|_| may_swap).map(|(query, key)| (key, query));
+                let pattern = alike.chain(swapped).min().unwrap_or((query, key));
+                *weights.entry(pattern).or_default() += number;
             }
         }
+        let all = all_sites * orders.len() as f64;
+        let patterns = weights.into_iter().map(|((query, key), number)| {
+            (number / all.into(), SiteMoments::new(&partitions[query], &partitions[key], factors, &laws))
+        });
+        let patterns = patterns.collect();
         Some(Self { patterns, orders })
     }
 
