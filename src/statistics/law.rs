@@ -143,11 +143,16 @@ impl Law {
         if upper == 0.0 {
             return last;
         }
+        if lower == upper && self.is_symmetric() {
+            return 0.0;
+        }
+        let tail = |z: f64| if from_below { self.tails(z).0 } else { self.tails(z).1 };
+        let (sought, sign) = if from_below { (lower, -1.0) } else { (upper, 1.0) };
+        if let Some(z) = self.solve_near_normal(sought, sign, tail) {
+            return z;
+        }
         // Increasing in z in both cases: ln F(z) − ln p, or ln p − ln S(z).
-        let distance = |z: f64| {
-            let tails = self.tails(z);
-            if from_below { tails.0.ln() - lower.ln() } else { upper.ln() - tails.1.ln() }
-        };
+        let distance = |z: f64| sign * (sought.ln() - tail(z).ln());
         let at_zero = distance(0.0);
         if at_zero == 0.0 {
             return 0.0;
@@ -181,6 +186,59 @@ impl Law {
             }
         }
         root(inside, outside, distance)
+    }
+
+    /// The z with tail(z) = p of a law near the normal one, by the secant method on the scores of tail probabilities, which are
+    /// nearly linear in z; `sign` is that of an outer z. `None` where it does not settle within a few steps.
+    fn solve_near_normal(&self, p: f64, sign: f64, tail: impl Fn(f64) -> f64) -> Option<f64> {
+        const STEPS: usize = 8;
+        let sought = sign * rough_normal_quantile(p);
+        let mut z = self.rough_quantile(sought);
+        // Of a normal law a step in the score is one in z.
+        let mut slope = 1.0;
+        let mut last: Option<(f64, f64)> = None;
+        let (first, end) = self.support();
+        for _ in 0..STEPS {
+            if !(z > first && z < end) {
+                return None;
+            }
+            let score = sign * rough_normal_quantile(tail(z));
+            if score == sought {
+                return Some(z);
+            }
+            if let Some((last_z, last_score)) = last {
+                slope = (z - last_z) / (score - last_score);
+            }
+            let step = (sought - score) * slope;
+            if !(slope > 0.0 && step.abs() < 1.0) {
+                return None;
+            }
+            // The error left is a product of the last two, times the curvature, which is small.
+            let is_last = last.is_some_and(|(last_z, _)| (step * (z - last_z)).abs() <= f64::EPSILON * 1e-2 * z.abs());
+            last = Some((z, score));
+            z += step;
+            if is_last {
+                return Some(z);
+            }
+        }
+        None
+    }
+
+    /// The quantile to first order in skewness and excess kurtosis from that of the normal law (Cornish and Fisher 1938).
+    fn rough_quantile(&self, normal: f64) -> f64 {
+        let (skewness, excess, spread) = match *self {
+            Law::Normal => (0.0, 0.0, 1.0),
+            Law::Gamma { skewness } => (skewness, 1.5 * skewness * skewness, 1.0),
+            Law::ProductNormal { degrees } => (0.0, 6.0 / degrees, 1.0),
+            Law::Student { degrees } if degrees > 4.0 => {
+                (0.0, 6.0 / (degrees - 4.0), (degrees / (degrees - 2.0)).sqrt())
+            }
+            Law::Student { .. } => return f64::NAN,
+        };
+        let square = normal * normal;
+        let corrections = skewness * (square - 1.0) / 6.0 + excess * normal * (square - 3.0) / 24.0
+            - skewness * skewness * normal * (2.0 * square - 5.0) / 36.0;
+        spread * (normal + corrections)
     }
 }
 

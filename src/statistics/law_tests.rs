@@ -1,5 +1,6 @@
 use super::*;
 use crate::statistics::special::scaled_erfc;
+use std::cell::Cell;
 
 /// Made by scripts/reference/laws.py with mpmath at 25 to 90 digits, from other formulas than the program's.
 const GOLDEN: &str = include_str!("../../tests/golden/laws.csv");
@@ -98,6 +99,34 @@ fn quantiles_invert_the_tails_down_to_1e_minus_15() {
             assert!(error < 1e-12 + resolution(upper, &survival), "{law:?} upper {p}: {error:e}");
             let error = (law.cumulative(lower) / p - 1.0).abs();
             assert!(error < 1e-12 + resolution(lower, &cumulative), "{law:?} lower {p}: {error:e}");
+        }
+    }
+}
+
+#[test]
+fn quantiles_of_laws_near_the_normal_one_take_few_tails() {
+    // Bracketing takes ten or eleven.
+    let laws = [
+        Law::Normal,
+        Law::Gamma { skewness: 0.03 },
+        Law::Gamma { skewness: -0.1 },
+        Law::ProductNormal { degrees: 64.0 },
+        Law::Student { degrees: 99.0 },
+    ];
+    for law in laws {
+        for p in [1e-6, 2.5e-5, 0.025, 0.1] {
+            for sign in [-1.0, 1.0] {
+                let tails = Cell::new(0);
+                let tail = |z: f64| {
+                    tails.set(tails.get() + 1);
+                    if sign < 0.0 { law.cumulative(z) } else { law.survival(z) }
+                };
+                let z = law.solve_near_normal(p, sign, tail).expect("it settles");
+                assert!(tails.get() <= 5, "{law:?}, {p}: {} tails", tails.get());
+                // An error of z in its last place, with room: the logarithm of the tail falls by z for each unit of z, and by more.
+                let reached = tail(z);
+                assert!((reached / p - 1.0).abs() < 1e-13, "{law:?}, {p}: {reached}");
+            }
         }
     }
 }
