@@ -48,15 +48,18 @@ impl LogitTheory {
             standard_deviation: law.sd,
             correlation: law.correlation,
         });
-        let variance = || {
-            // The mean subtracted moves the fourth cumulant by parts in n·m of itself: that of the mean square serves.
-            let (variance, fourth) = rayon::join(
-                || trial_cumulants::sample_variance_of_logits(shape, entry, entry),
-                || trial_cumulants::fourth_cumulant_of_mean_square(shape, entry, entry),
-            );
-            variance.map(|variance| Cumulants { fourth: variance.fourth.or(fourth), ..variance })
-        };
-        let (kurtosis, variance) = rayon::join(|| kurtosis_of_logits(shape, entry, entry), variance);
+        // The longest first, so that two threads end together.
+        let (fourth, (kurtosis, variance)) = rayon::join(
+            || trial_cumulants::fourth_cumulant_of_mean_square(shape, entry, entry),
+            || {
+                rayon::join(
+                    || kurtosis_of_logits(shape, entry, entry),
+                    || trial_cumulants::sample_variance_of_logits(shape, entry, entry),
+                )
+            },
+        );
+        // The mean subtracted moves the fourth cumulant by parts in n·m of itself: that of the mean square serves.
+        let variance = variance.map(|variance| Cumulants { fourth: variance.fourth.or(fourth), ..variance });
         Self { law, precision, entry, assumed, shape, correlated, variance, kurtosis }
     }
 

@@ -231,16 +231,20 @@ impl Structures {
         let factors = factors.values;
         let mut counts = vec![0_u32; factors.len() * factors.len() * slots];
         let (mut depth_blocks, mut connected) = (Blocks::new(), Blocks::new());
-        for (query_blocks, query_numbers) in partitions.iter().zip(&numbers) {
-            for (key_blocks, key_numbers) in partitions.iter().zip(&numbers) {
-                join_into(query_blocks, key_blocks, &mut depth_blocks);
+        for (index, blocks) in partitions.iter().enumerate() {
+            for (other, other_blocks) in partitions.iter().enumerate().take(index + 1) {
+                join_into(blocks, other_blocks, &mut depth_blocks);
                 join_into(&depth_blocks, &copies, &mut connected);
                 if connected.len() != 1 {
                     continue;
                 }
-                for &(query, key) in &mixes {
-                    if let (Some(query), Some(key)) = (query_numbers[query], key_numbers[key]) {
-                        counts[(query * factors.len() + key) * slots + depth_blocks.len() - 1] += 1;
+                // Either may be that of the queries.
+                let both = [(index, other), (other, index)];
+                for &(queries, keys) in &both[..if index == other { 1 } else { 2 }] {
+                    for &(query, key) in &mixes {
+                        if let (Some(query), Some(key)) = (numbers[queries][query], numbers[keys][key]) {
+                            counts[(query * factors.len() + key) * slots + depth_blocks.len() - 1] += 1;
+                        }
                     }
                 }
             }
