@@ -138,8 +138,11 @@ fn parse(arguments: &[OsString]) -> Result<(Command, String), clap::Error> {
     }
 }
 
-/// Subcommands that are started often, and what gives each its options.
-const OFTEN: [(&str, fn(clap::Command) -> clap::Command); 8] = [
+/// Gives a subcommand its options.
+type WithOptions = fn(clap::Command) -> clap::Command;
+
+/// Subcommands that are started often.
+const OFTEN: [(&str, WithOptions); 8] = [
     ("variance", variance::VarianceArguments::augment_args),
     ("softmax-spikiness", softmax_spikiness::SoftmaxSpikinessArguments::augment_args),
     ("mask", mask::MaskArguments::augment_args),
