@@ -2,6 +2,8 @@
 
 use nalgebra::{DMatrix, RowDVector};
 
+use super::product::product;
+
 /// MLP(x) = max(0, x W₁ + b₁) W₂ + b₂ on each token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mlp {
@@ -21,7 +23,7 @@ impl Mlp {
     /// # Panics
     /// If the shapes do not fit.
     pub fn apply(&self, tokens: &DMatrix<f64>) -> DMatrix<f64> {
-        let mut output = self.hidden(tokens).map(|x| if x < 0.0 { 0.0 } else { x }) * &self.second;
+        let mut output = product(&self.hidden(tokens).map(|x| if x < 0.0 { 0.0 } else { x }), &self.second);
         output.row_iter_mut().for_each(|mut row| row += &self.second_bias);
         output
     }
@@ -31,17 +33,17 @@ impl Mlp {
     /// # Panics
     /// If the shapes do not fit.
     pub fn change(&self, tokens: &DMatrix<f64>, change: &DMatrix<f64>) -> DMatrix<f64> {
-        let mut hidden = change * &self.first;
+        let mut hidden = product(change, &self.first);
         hidden.zip_apply(&self.hidden(tokens), |change, x| {
             if x <= 0.0 {
                 *change = 0.0;
             }
         });
-        hidden * &self.second
+        product(&hidden, &self.second)
     }
 
     fn hidden(&self, tokens: &DMatrix<f64>) -> DMatrix<f64> {
-        let mut hidden = tokens * &self.first;
+        let mut hidden = product(tokens, &self.first);
         hidden.row_iter_mut().for_each(|mut row| row += &self.first_bias);
         hidden
     }

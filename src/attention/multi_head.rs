@@ -18,6 +18,7 @@
 use nalgebra::{DMatrix, RowDVector};
 
 use super::mask::Mask;
+use super::product::product;
 use super::reference::{self, Attention};
 
 /// Where the projections of the keys come from.
@@ -245,7 +246,7 @@ impl MultiHeadWeights {
         for (index, head) in heads.iter().enumerate() {
             joined.columns_mut(index * d_v, d_v).copy_from(head);
         }
-        joined * &self.output
+        product(&joined, &self.output)
     }
 }
 
@@ -359,11 +360,11 @@ fn projections(
     biases: Option<&[RowDVector<f64>]>,
 ) -> Vec<DMatrix<f64>> {
     let one = |(index, matrix): (usize, &DMatrix<f64>)| {
-        let mut product = source * matrix;
+        let mut projected = product(source, matrix);
         if let Some(biases) = biases {
-            product.row_iter_mut().for_each(|mut row| row += &biases[index]);
+            projected.row_iter_mut().for_each(|mut row| row += &biases[index]);
         }
-        product
+        projected
     };
     matrices.iter().enumerate().map(one).collect()
 }

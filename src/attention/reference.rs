@@ -6,6 +6,8 @@
 
 use nalgebra::DMatrix;
 
+use super::product::product;
+
 /// What attention gives, and what it had to leave out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
@@ -25,7 +27,7 @@ pub struct Attention {
 /// If queries and keys differ in their number of columns d_k.
 pub fn logits(queries: &DMatrix<f64>, keys: &DMatrix<f64>, scale: f64) -> DMatrix<f64> {
     assert_eq!(queries.ncols(), keys.ncols(), "queries and keys differ in depth");
-    queries * keys.transpose() * scale
+    product(queries, &keys.transpose()) * scale
 }
 
 /// Scaled dot-product attention.
@@ -66,7 +68,7 @@ pub fn scaled_dot_product_attention(
         });
     }
     let queries_without_keys = softmax_rows(&mut weights);
-    let output = &weights * values;
+    let output = product(&weights, values);
     Attention { weights, output, queries_without_keys }
 }
 

@@ -17,6 +17,7 @@ use super::layer_norm::{LayerNorm, Normalised};
 use super::mask::Mask;
 use super::mlp::Mlp;
 use super::multi_head::{Heads, MultiHeadWeights};
+use super::product::product;
 use super::reference::Attention;
 
 /// Where a block normalises.
@@ -181,14 +182,15 @@ impl TransformerBlock {
         let of_head = |(index, head): (usize, &Attention)| {
             let key_head = heads.key_head(index);
             let (queries, keys, values) = (&heads.queries[index], &heads.keys[key_head], &heads.values[key_head]);
-            let logits = (&changes.queries[index] * keys.transpose() + queries * changes.keys[key_head].transpose())
-                * self.scale;
+            let of_queries = product(&changes.queries[index], &keys.transpose());
+            let of_keys = product(queries, &changes.keys[key_head].transpose());
+            let logits = (of_queries + of_keys) * self.scale;
             let mut weights = head.weights.component_mul(&logits);
             for (mut row, of_head) in weights.row_iter_mut().zip(head.weights.row_iter()) {
                 let sum = row.sum();
                 row -= of_head * sum;
             }
-            weights * values + &head.weights * &changes.values[key_head]
+            product(&weights, values) + product(&head.weights, &changes.values[key_head])
         };
         let outputs: Vec<DMatrix<f64>> = attention.iter().enumerate().map(of_head).collect();
         self.attention.combine_change(&outputs)

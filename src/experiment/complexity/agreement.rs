@@ -15,7 +15,7 @@ use nalgebra::DMatrix;
 
 use super::plan::{Kernel, Point};
 use crate::attention::kernel::Element;
-use crate::attention::{Mask, reference};
+use crate::attention::{Mask, product, reference};
 use crate::number::Real;
 use crate::sampling::parameter_point;
 
@@ -122,7 +122,7 @@ pub fn with_definition<T: Element>(inputs: &Inputs<T>, output: &[T], seed: u64) 
     let (keys, values) = (matrix(inputs.keys, m, d_k), matrix(inputs.values, m, d_v));
     let visible = inputs.mask.map(|mask| DMatrix::from_fn(rows.len(), m, |row, key| mask.is_visible(rows[row], key)));
     let exact = reference::scaled_dot_product_attention(&queries, &keys, &values, inputs.scale, visible.as_ref());
-    let sizes = &exact.weights * values.abs();
+    let sizes = product(&exact.weights, &values.abs());
     let key = largest_norm(inputs.keys, d_k);
     let mut worst = NONE;
     for (index, &row) in rows.iter().enumerate() {

@@ -3,6 +3,7 @@
 use nalgebra::{DMatrix, Matrix2};
 
 use super::bounds::Bounds;
+use crate::attention::product;
 use crate::theory::position::ExactAngles;
 
 /// Rows of a fit, at most: more add nothing but time.
@@ -81,8 +82,9 @@ fn full(table: &[f64], width: usize, offsets: &[usize], bounds: &Bounds) -> Opti
     for &offset in offsets.iter().filter(|&&offset| offset + rows <= positions) {
         let right = block(offset);
         let Ok(map) = decomposition.solve(&right, negligible) else { continue };
-        let error =
-            (&left * map - right).iter().fold(0.0f64, |largest, x| if x.abs() <= largest { largest } else { x.abs() });
+        let error = (product(&left, &map) - right)
+            .iter()
+            .fold(0.0f64, |largest, x| if x.abs() <= largest { largest } else { x.abs() });
         let length = (rows as f64 * width as f64 / 2.0).sqrt();
         let bound = 2.0 * bounds.turn() * length
             + negligible * (width as f64).sqrt()
