@@ -79,8 +79,9 @@ mod tests {
         let small = 2f64.powi(-30);
         let left = DMatrix::from_row_slice(1, 2, &[-1.0, 1.0 + small]);
         let right = DMatrix::from_column_slice(2, 1, &[1.0, 1.0 - small]);
-        // In as many rows and columns as nalgebra's fast path wants.
-        let (left, right) = (DMatrix::from_fn(20, 2, |_, h| left[h]), DMatrix::from_fn(2, 20, |h, _| right[h]));
+        // nalgebra's fast path wants more than five rows, terms and columns.
+        let left = DMatrix::from_fn(20, 8, |_, h| if h < 2 { left[h] } else { 0.0 });
+        let right = DMatrix::from_fn(8, 20, |h, _| if h < 2 { right[h] } else { 0.0 });
         assert_eq!(product_by(InstructionSet::Portable, &left, &right), DMatrix::zeros(20, 20));
     }
 
