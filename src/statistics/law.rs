@@ -224,7 +224,7 @@ impl Law {
         None
     }
 
-    /// The quantile to first order in skewness and excess kurtosis from that of the normal law (Cornish and Fisher 1938).
+    /// The quantile to second order in skewness and first in excess kurtosis from that of the normal law (Cornish and Fisher 1938).
     fn rough_quantile(&self, normal: f64) -> f64 {
         let (skewness, excess, spread) = match *self {
             Law::Normal => (0.0, 0.0, 1.0),

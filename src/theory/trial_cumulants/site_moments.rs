@@ -202,16 +202,14 @@ impl Laws {
 
     /// coefficient · ∏ over query tokens E(x^…) · ∏ over key tokens E(k^… y^…).
     fn gathered_moment(&self, coefficient: DoubleDouble, gathered: &TokenPowers) -> DoubleDouble {
-        let mut moment = coefficient;
-        for &power in gathered.query.iter().filter(|&&power| power > 0) {
-            moment = moment * self.query_moments[power];
+        let queries = gathered.query.map(|power| self.query_moments[power]);
+        // Odd moments of symmetric laws vanish.
+        if queries.iter().any(|moment| moment.is_zero()) {
+            return DoubleDouble::ZERO;
         }
-        for (&products, &rest) in gathered.key_products.iter().zip(&gathered.key_rest) {
-            if products + rest > 0 {
-                moment = moment * self.key_moments[products][rest];
-            }
-        }
-        moment
+        let keys = (gathered.key_products.iter().zip(&gathered.key_rest))
+            .map(|(&products, &rest)| self.key_moments[products][rest]);
+        queries.into_iter().chain(keys).fold(coefficient, Mul::mul)
     }
 }
 
